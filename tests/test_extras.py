@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 MOST_REQUIRED = 13
 
 # What serves: its packages come with an extra. The core of the sandbox, and `provider check`, do not.
-SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("description", "http", "server")}
+SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
 OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
@@ -139,7 +139,7 @@ def test_plan_and_apply_need_no_extra(
     [
         ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES),
         (("sandbox",), KIT | OBJECTS | POSTGRES),
-        (("provider",), SANDBOX_FRONT | OBJECTS),
+        (("provider",), OBJECTS),  # it brings all that serves
         (("objects",), SANDBOX_FRONT | KIT | POSTGRES),
         (("postgres",), SANDBOX_FRONT | KIT | OBJECTS),
         (("all",), set()),

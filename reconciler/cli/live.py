@@ -26,15 +26,6 @@ _COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed"
 _SPINNER = "⠋"  # one of those that rich turns
 
 
-def _can_show(encoding: str) -> bool:
-    """Whether `encoding` has our marks and those of the spinner."""
-    try:
-        "".join([*_MARKS.values(), _SPINNER]).encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class _Count(Struct, frozen=True):
     """A text with seconds that count by themselves: `from_s` at the time `at_s`, then up, or `down`."""
 
@@ -64,7 +55,11 @@ class LiveReporter(Reporter):
             # By itself, rich keeps dim and bold under NO_COLOR.
             color_system=None if os.environ.get("NO_COLOR") else "auto",
         )
-        self._marks = _MARKS if _can_show(self._console.encoding) else _PLAIN_MARKS
+        self._marks = _MARKS
+        try:
+            "".join([*_MARKS.values(), _SPINNER]).encode(self._console.encoding)
+        except UnicodeEncodeError:
+            self._marks = _PLAIN_MARKS
         spinner = "dots" if self._marks is _MARKS else "line"
         self._status = Status("", console=self._console, spinner=spinner)
         self._now_s = now_s

@@ -124,6 +124,9 @@ def serve(
     The first line on stdout is `listening on URL`. It ends with INT (exit code 130) or TERM (143).
     """
     require_extra("provider", "the reference provider")
+    import structlog
+
+    from reconciler.cli.progress import log_to_stderr
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app  # all need the extra
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import serve as serve_provider
@@ -150,7 +153,8 @@ def serve(
     functions = PostgresProvider(_revealed(secrets, postgres_from).decode(), name)
     webhook = section.webhook_secret_from
     webhook_secret = _revealed(secrets, webhook) if webhook is not None else None
-    _log_warnings()
+    if not structlog.is_configured():  # warnings and errors are logged, unless `-v` asked for more already
+        log_to_stderr(debug=False)
     if db is None:
         require_private(config.root, config.private)
     with listening_at(host, port) as (listener, url):
@@ -333,13 +337,3 @@ def _signing(section: ProviderSection) -> Sequence[SecretSource]:
 def _revealed(secrets: Sources, source: SecretSource) -> bytes:
     """The value of a secret. Raises SecretUnavailable, which names the source."""
     return secrets.value(source.ref(), lambda ref: None).reveal().encode()
-
-
-def _log_warnings() -> None:
-    """Log warnings and errors to stderr, unless `-v` asked for more already."""
-    import structlog  # the extra has it, and `provider check` does not need it
-
-    from reconciler.cli.progress import log_to_stderr
-
-    if not structlog.is_configured():
-        log_to_stderr(debug=False)

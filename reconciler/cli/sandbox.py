@@ -60,6 +60,12 @@ def command(
     world = None if seed is None else _read(seed)
     if world is not None and not isinstance(world, dict):
         raise ReconcilerError(f"{seed} is not a seed: it holds no mapping")
+    slugs: dict[str, list[str]] = {}  # of organizations, by token
+    for text in organization_tokens:
+        slug, equals, token = text.partition("=")
+        if not equals or not slug:
+            raise click.UsageError("--org-token: expected SLUG=TOKEN")
+        slugs.setdefault(token, []).append(slug)
     try:
         serve(
             **settings,
@@ -68,23 +74,12 @@ def command(
             seed_name="" if seed is None else str(seed),
             script=None if faults is None else _script(faults),
             switch=dict(map(_setting, switches)),
-            organization_tokens=_by_token(organization_tokens),
+            organization_tokens=slugs,
             ready=listening,
         )
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
     return DONE
-
-
-def _by_token(texts: Sequence[str]) -> dict[str, list[str]]:
-    """The slugs of organizations by token, from texts SLUG=TOKEN. Raises UsageError for other texts."""
-    slugs: dict[str, list[str]] = {}
-    for text in texts:
-        slug, equals, token = text.partition("=")
-        if not equals or not slug:
-            raise click.UsageError("--org-token: expected SLUG=TOKEN")
-        slugs.setdefault(token, []).append(slug)
-    return slugs
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -208,8 +208,16 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
     state that an older program wrote to the version of this one, where it is.
     """
+
+    async def in_place(store: Spooling) -> bool:
+        files = files_of(store)  # the next verb that writes migrates a shared one
+        return files is not None and await files.migrate()
+
     if url is None:
-        return _migrate_here(chosen)
+        migrated = chosen.use(in_place)
+        text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+        emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
+        return DONE
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
@@ -235,19 +243,6 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
             done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before
         )
     )
-    return DONE
-
-
-def _migrate_here(chosen: ChosenState) -> int:
-    """Bring a state in a file to the newest version. The next verb that writes migrates a shared one."""
-
-    async def work(store: Spooling) -> bool:
-        files = files_of(store)
-        return files is not None and await files.migrate()
-
-    migrated = chosen.use(work)
-    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
-    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
     return DONE
 
 

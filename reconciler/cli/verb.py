@@ -87,7 +87,16 @@ def verb(
                     field.name: given.pop(field.name) for field in fields(chosen_type) if field.name in given
                 }
                 given["chosen"] = chosen_type(**said)
-            code = _code_and_report(lambda: function(**given))
+            refuse_contradictions(click.get_current_context())
+            try:
+                code = function(**given)
+            except ReconcilerError as failure:
+                code = report_failure(failure)
+            except Interrupted as interrupted:
+                code = report_interrupted(interrupted, "interrupted")
+            code = signalled(code)
+            if command_line().lost and code < FIRST_OF_SIGNALS:
+                code = first_of(code, FAILED)
             if notifies:
                 _notify(code)
             return code
@@ -118,21 +127,6 @@ def first_of(*codes: int) -> int:
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
     """DECIDE where a call has an unknown outcome, which only a person can settle; else `otherwise`."""
     return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
-
-
-def _code_and_report(work: Callable[[], int]) -> int:
-    """The exit code of a verb: known failures become messages, and reports in the formats of -o."""
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        refuse_contradictions(context)
-    try:
-        code = work()
-    except ReconcilerError as failure:
-        code = report_failure(failure)
-    except Interrupted as interrupted:
-        code = report_interrupted(interrupted, "interrupted")
-    code = signalled(code)
-    return first_of(code, FAILED) if command_line().lost and code < FIRST_OF_SIGNALS else code
 
 
 def report_interrupted(interrupted: Interrupted, message: str) -> int:

@@ -4,7 +4,7 @@ Planning itself reads nothing. It asks other manifest files and other environmen
 may be what a record without a manifest was made for.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -295,28 +295,18 @@ async def read_siblings(config: ProjectSettings | None) -> Siblings:
         same_platform = other.settings.platform.base_url == config.settings.platform.base_url
         if other.env == config.env or not same_platform:
             continue
-        records = await _records(other)
-        if records is None:
+        try:
+            async with open_state(other, Opening(read_only=True)) as store:
+                state = await store.load()
+        except ReconcilerError:  # there is no state, or none that can be read: it may be on another machine
             unread.append(name)
             continue
-        for record in records:
+        pin = other.settings.state.lineage
+        if not state.lineage or pin not in (None, state.lineage):  # nor is another one read than they pin
+            unread.append(name)
+            continue
+        for record in state.records.values():
             if record.id and record.address.kind in kinds:
                 key = object_of(kinds[record.address.kind], record.address, record.id, None, record)
                 owners.setdefault(key, (name, record.address))
     return Siblings(owners, tuple(unread))
-
-
-async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
-    """The records of another environment.
-
-    None where there is no state, or none that can be read: it may be on another machine.
-
-    Nor is another one read than the settings pin.
-    """
-    try:
-        async with open_state(config, Opening(read_only=True)) as store:
-            state = await store.load()
-    except ReconcilerError:
-        return None
-    pin = config.settings.state.lineage
-    return state.records.values() if state.lineage and pin in (None, state.lineage) else None

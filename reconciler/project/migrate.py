@@ -127,7 +127,12 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     sealing.encryption.require_readable()
     left = await movable.export()
     if not left.moved_to:
-        await _close(store, movable, actor)
+        # Nobody can change the state until it has another key.
+        async with actor.leased(store, {WHOLE_STATE, *left.heads}) as lease:
+            left = await movable.export()
+            verify(left)
+            await store.check(lease)
+            await movable.retire(REKEYING, left)
         left = await movable.export()
     if left.moved_to != REKEYING:
         raise StateMoved(place, left.moved_to)
@@ -142,13 +147,3 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     state = await store.load()
     head = state_head(state.lineage, state.heads)
     return Rekeyed(recipients, generation, len(state.records), len(noted.rows), before, head)
-
-
-async def _close(store: Spooling, movable: LogStore, actor: Actor) -> None:
-    """Let nobody change the state until it has another key."""
-    scopes = {WHOLE_STATE, *(await movable.export()).heads}
-    async with actor.leased(store, scopes) as lease:
-        contents = await movable.export()
-        verify(contents)
-        await store.check(lease)
-        await movable.retire(REKEYING, contents)

@@ -174,15 +174,6 @@ async def note_made(store: Store, actor: Actor) -> None:
     await remember(store, actor, _MADE, lambda known: known or {"at": now})
 
 
-async def note_known(store: Store, actor: Actor, id: str) -> bool:
-    """Remember objects of this id (`ALL`: all) as known. False for a text that no kind has as an id."""
-    forms = [kind.id_form for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
-    if id != ALL and not any(re.fullmatch(form, id) for form in forms):
-        return False
-    await remember(store, actor, _KNOWN, lambda known: {"ids": sorted({*known.get("ids", ()), id})})
-    return True
-
-
 async def forget(store: Store, address: Address, actor: Actor) -> bool:
     """Drop the record of `address`; False when there is none."""
     record = (await store.load()).records.get(address)
@@ -289,7 +280,11 @@ async def claim(store: Store, id: str, actor: Actor) -> bool:
     entries = (await store.load()).unclaimed
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:
-        return await note_known(store, actor, id)
+        kinds = [kind for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
+        if id != ALL and not any(re.fullmatch(kind.id_form, id) for kind in kinds):
+            return False  # no kind has such an id
+        await remember(store, actor, _KNOWN, lambda known: {"ids": sorted({*known.get("ids", ()), id})})
+        return True
     scope = found.data.get("scope", WHOLE_STATE)
     async with actor.leased(store, [scope]) as lease:
         await store.commit(lease, [actor.decided({"claimed": id}, found.address)])

@@ -92,8 +92,16 @@ class ProjectSettings:
 
     def of(self, environment: str) -> "ProjectSettings":
         """The settings of another environment (`base`: of none), from the same file and variables."""
-        name = "" if environment == BASE else environment
-        settings = _of_environment(self.written, name) if name else self.written
+        name, settings = "" if environment == BASE else environment, self.written
+        if name:
+            own = settings.environments.get(name, EnvironmentSection())
+            # Each has a state of its own, and so a lineage: that of no environment says nothing of it.
+            update = {
+                "platform": _overridden(settings.platform, own.platform),
+                "execution": _overridden(settings.execution, own.execution),
+                "state": _state_of(settings, own.state, name),
+            }
+            settings = settings.model_copy(update=update)
         effective = with_variables(settings, self.variables, name)
         return replace(self, settings=effective, env=name, chosen=True)
 
@@ -191,21 +199,6 @@ def find_settings(
         raise ManifestError(f"`{folder}` is not an environment", [problem])
     named = environment or settings.default_environment
     return replace(found.of(named or BASE), chosen=bool(named))
-
-
-def _of_environment(settings: Settings, name: str) -> Settings:
-    """`settings` with what the environment's own section says; its state is then taken as it is.
-
-    Each environment has a state of its own, and so a lineage: that of no environment says nothing of it.
-    """
-    own = settings.environments.get(name, EnvironmentSection())
-    return settings.model_copy(
-        update={
-            "platform": _overridden(settings.platform, own.platform),
-            "execution": _overridden(settings.execution, own.execution),
-            "state": _state_of(settings, own.state, name),
-        }
-    )
 
 
 def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:

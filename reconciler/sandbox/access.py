@@ -8,7 +8,6 @@ Source: platform API, 4 and 6; platform notes, "Errors, limits, headers".
 """
 
 import hmac
-import ipaddress
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.world import App, World
 from reconciler.services.signing import MAX_SIGNED
+from reconciler.services.transport import is_loopback
 
 _SCHEMES = ("bearer", "flyv1")  # the second one: clients of today's tokens. Source: platform notes
 
@@ -55,21 +55,20 @@ class Tokens:
 
 
 def check_organization(world: World, request: Request, parameters: Mapping[str, str]) -> None:
-    """Raises Refusal 403 where the request concerns an organization that its token may not touch."""
-    for slug in _concerned(world, request, parameters) if request.organizations is not None else ():
-        if not request.may_touch(slug):
-            raise Refusal(403, f"the token has no access to organization {slug}", "permission_denied")
+    """Raises Refusal 403 where the request concerns an organization that its token may not touch.
 
-
-def _concerned(world: World, request: Request, parameters: Mapping[str, str]) -> list[str]:
-    """Organizations by slug: of the app or cluster in the path, or named in query or body."""
+    That of the app or cluster in the path, or one that is named in query or body.
+    """
+    if request.organizations is None:
+        return
     app = world.find(App, parameters.get("app_name", ""))
     cluster = world.find(Cluster, parameters.get("id") or parameters.get("postgres_cluster_id") or "")
     named = [request.parameter("org_slug")]
     with suppress(Refusal):  # the handler says what is wrong with the body
         named.append(request.object().get("org_slug"))
-    owners = [owned.org_slug for owned in (app, cluster) if owned]
-    return owners + [slug for slug in named if isinstance(slug, str)]
+    for slug in [*(owned.org_slug for owned in (app, cluster) if owned), *named]:
+        if isinstance(slug, str) and not request.may_touch(slug):
+            raise Refusal(403, f"the token has no access to organization {slug}", "permission_denied")
 
 
 _HERE = "localhost"
@@ -80,10 +79,13 @@ def check_page(headers: Mapping[str, str], address: str, *, has_body: bool) -> N
     is not JSON. A missing Host or Origin passes: no browser leaves them out where they matter.
     """
     host, origin = headers.get("host"), headers.get("origin")
+    wrong = ""
     if host is not None and not _is_here(f"//{host}", address):
-        raise _refused("Host", host, address)
-    if origin is not None and not (_is_here(origin, address) and urlsplit(origin).netloc == host):
-        raise _refused("Origin", origin, address)
+        wrong = f"Host {host!r}"
+    elif origin is not None and not (_is_here(origin, address) and urlsplit(origin).netloc == host):
+        wrong = f"Origin {origin!r}"
+    if wrong:
+        raise Refusal(403, f"{wrong} is not this sandbox's address: call it as {address} or as {_HERE}")
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if has_body and media_type != "application/json":
         raise Refusal(415, "the content type of a body must be application/json (`curl --json`)")
@@ -91,23 +93,9 @@ def check_page(headers: Mapping[str, str], address: str, *, has_body: bool) -> N
 
 def _is_here(url: str, address: str) -> bool:
     try:
-        name = urlsplit(url).hostname or ""
+        return is_loopback(url) or urlsplit(url).hostname == address
     except ValueError:
         return False
-    return name in (_HERE, address) or _is_loopback(name)
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def _refused(header: str, value: str, address: str) -> Refusal:
-    return Refusal(
-        403, f"{header} {value!r} is not this sandbox's address: call it as {address} or as {_HERE}"
-    )
 
 
 class Limit(NamedTuple):

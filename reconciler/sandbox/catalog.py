@@ -7,20 +7,22 @@ it is planted: each item against its form, then for what it refers to.
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from reconciler.core.errors import StoreError
 from reconciler.sandbox import parts
-from reconciler.sandbox.exchange import UNKNOWN, Refusal, listed, located, problems
+from reconciler.sandbox.exchange import UNKNOWN, Refusal, listed, located, problems, without_nulls
 from reconciler.sandbox.part import Item, Part, Route, Seed
 from reconciler.sandbox.parts import app, machine, webhook
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.parts.volume import Volume
+from reconciler.sandbox.world import App, Thing, Transitions, World
 
 PARTS: tuple[Part, ...] = tuple(
     importlib.import_module(info.name).PART
@@ -37,10 +39,23 @@ SEEDS: tuple[Seed, ...] = tuple(
 OPEN = ("/oauth/", webhook.PREFIX)
 
 
-def list_paths(world: World) -> Iterator[str]:
-    """The path of every list that there is now, extended ones too."""
-    for part in PARTS:
-        yield from part.list_paths(world)
+def routes(*, extended: bool) -> list[Route]:
+    """The routes of a profile."""
+    return [route for route in ROUTES if extended or not route.extended]
+
+
+def lists(world: World) -> Iterator[tuple[str, Route, Mapping[str, str]]]:
+    """Every list that there is now, extended ones too: its path, its route and its parameters."""
+    for route in ROUTES:
+        if route.name.endswith("_list_all"):
+            parents: Iterable[dict[str, str]] = [{}]
+            if "{volume_id}" in route.path:
+                parents = ({"app_name": volume.app, "volume_id": volume.id} for volume in world.all(Volume))
+            elif "{app_name}" in route.path:
+                parents = ({"app_name": app.id} for app in world.all(App))
+            for parameters in parents:
+                quoted = {name: quote(value, safe="") for name, value in parameters.items()}
+                yield route.path.format(**quoted), route, parameters
 
 
 def plant(
@@ -83,19 +98,13 @@ def _plant_document(world: World, document: Any) -> list[str]:
     """What is wrong with the seed, as `place: problem`. Then the world is not to be used."""
     if not isinstance(document, Mapping):
         return ["a seed is a mapping"]
+    try:
+        items = dict(_Document.model_validate(without_nulls(document)))
+    except ValidationError as error:
+        return [f"{problem}{_known(problem)}" for problem in problems(error)]
+    found = [problem for seed in SEEDS for problem in _repeated(seed.name, items[seed.name])]
+    found += [problem for seed in SEEDS for problem in seed.missing(items)]
     seeds = {seed.name: seed for seed in SEEDS}
-    found = [f"{part}: {UNKNOWN}; a seed has {', '.join(seeds)}" for part in document if part not in seeds]
-    items: dict[str, list[Any]] = {}
-    for name, seed in seeds.items():
-        given = document.get(name)
-        if given is not None and not isinstance(given, list):
-            found.append(f"{name}: must be a list")
-        else:
-            items[name] = [_checked(seed, number, item, found) for number, item in enumerate(given or ())]
-            found += _repeated(name, items[name])
-    if found:
-        return found
-    found = [problem for seed in SEEDS for problem in seed.missing(items)]
     for name in TopologicalSorter({seed.name: seed.after for seed in SEEDS}).static_order():
         for number, item in enumerate(items[name]):
             try:
@@ -107,27 +116,26 @@ def _plant_document(world: World, document: Any) -> list[str]:
     return found
 
 
-def _checked(seed: Seed, number: int, item: Any, found: list[str]) -> Any:
-    """The item in the form of its part; what is wrong with it is added to `found`."""
-    place = located(seed.name, [number])
-    if not isinstance(item, Mapping):
-        found.append(f"{place}: must be a mapping")
-        return item
-    try:
-        return seed.form.model_validate({name: value for name, value in item.items() if value is not None})
-    except ValidationError as error:
-        known = f"; {seed.name} have {', '.join(seed.form.model_fields)}"
-        found += [
-            f"{problem}{known}" if problem.endswith(UNKNOWN) else problem
-            for problem in problems(error, place)
-        ]
-        return item
+_fields: dict[str, Any] = {seed.name: (list[seed.form], []) for seed in SEEDS}  # type: ignore[name-defined]
+_settings = ConfigDict(extra="forbid", strict=True, defer_build=True)
+_Document: type[BaseModel] = create_model("_Document", __config__=_settings, **_fields)
 
 
-def _repeated(part: str, items: Sequence[Any]) -> Iterator[str]:
+def _known(problem: str) -> str:
+    """What is known instead of something unknown, to be added to `problem`; "" for other problems."""
+    place, _, said = problem.partition(": ")
+    if said != UNKNOWN:
+        return ""
+    part = next((seed for seed in SEEDS if place.startswith(f"{seed.name}[")), None)
+    if part is None:
+        return f"; a seed has {', '.join(seed.name for seed in SEEDS)}"
+    return f"; {part.name} have {', '.join(part.form.model_fields)}"
+
+
+def _repeated(part: str, items: Sequence[Item]) -> Iterator[str]:
     """Items of which an earlier one has the same key."""
     seen: dict[tuple[str, ...], int] = {}
     for number, item in enumerate(items):
-        key = item.key() if isinstance(item, Item) else None
+        key = item.key()
         if key is not None and seen.setdefault(key, number) != number:
             yield f"{located(part, [number])}: {'/'.join(key)} is {located(part, [seen[key]])} already"

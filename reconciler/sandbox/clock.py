@@ -61,7 +61,7 @@ def rfc3339(at: float, digits: int = 0) -> str:
     """`at` in UTC with 0, 3, 6 or 9 fraction digits: the platform uses several."""
     moment = datetime.fromtimestamp(at, UTC)
     fraction = f".{moment.microsecond:06d}000"[: digits + 1] if digits else ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{moment.isoformat()[:19]}{fraction}Z"
 
 
 @lru_cache(maxsize=4)

@@ -4,9 +4,10 @@ Handlers get the whole sandbox, not the world alone: clock, faults and log belon
 """
 
 import json
-from typing import Any
+from typing import Annotated
 
-from pydantic import Field
+from msgspec.structs import asdict
+from pydantic import Field, PlainSerializer
 
 from reconciler.sandbox import faults as fault_list
 from reconciler.sandbox import switches
@@ -14,9 +15,9 @@ from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
 from reconciler.sandbox.page import Controlled, show
-from reconciler.sandbox.part import Count, Item, Positive, Routes, Text
+from reconciler.sandbox.part import Count, Item, Positive, Routes, Seed, Text
 from reconciler.sandbox.parts import app, cluster, delivery, machine, machine_power, provider, volume
-from reconciler.sandbox.world import Machine, T, World
+from reconciler.sandbox.world import Machine, T
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -62,23 +63,12 @@ def post_machine(sandbox: Controlled, request: Request) -> Response:
     return reply(machine.register_body(sandbox.world, request.object()))
 
 
-@route("POST", PREFIX + "providers")
-def post_provider(sandbox: Controlled, request: Request) -> Response:
-    """Register an extension provider, or change what is given of one."""
-    return reply(provider.wire(provider.register(sandbox.world, request.read(provider.ProviderItem))))
+for _seed in provider.PART.seeds:
 
-
-@route("POST", PREFIX + "users")
-def post_user(sandbox: Controlled, request: Request) -> Response:
-    """Register a user who can sign in, or change what is given of one."""
-    return reply(provider.user_wire(provider.register_user(sandbox.world, request.read(provider.UserItem))))
-
-
-@route("POST", PREFIX + "resources")
-def post_resource(sandbox: Controlled, request: Request) -> Response:
-    """Report a resource of a provider, as its webhook would."""
-    said = request.read(provider.ResourceItem)
-    return reply(provider.resource_wire(provider.register_resource(sandbox.world, said)))
+    @route("POST", PREFIX + _seed.name)
+    def post_thing(sandbox: Controlled, request: Request, seed: Seed = _seed) -> Response:
+        """Register a provider or a user who can sign in, or report a resource; or change what is given."""
+        return reply(seed.shown(sandbox.world, seed.plant(sandbox.world, request.read(seed.form))))
 
 
 @route("GET", PREFIX + "deliveries")
@@ -153,18 +143,13 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise refused("since", "must be a sequence number")
-    shown = ("at", "method", "path", "status", "effect")
-    bodies = request.parameter("bodies") == "1"
-    return reply(
-        [
-            {
-                "seq": seq,
-                **{name: getattr(entry, name) for name in shown},
-                **({"body": json.loads(entry.body) if entry.body else None} if bodies else {}),
-            }
-            for seq, entry in sandbox.database.log(int(since))
-        ]
-    )
+    entries = sandbox.database.log(int(since)) if sandbox.database else ()
+    lines = [{"seq": seq, **asdict(entry)} for seq, entry in entries]
+    for line in lines:
+        body = line.pop("body")
+        if request.parameter("bodies") == "1":
+            line["body"] = json.loads(body) if body else None
+    return reply(lines)
 
 
 @route("GET", PREFIX + "world")
@@ -195,12 +180,14 @@ class VolumeEdit(Item):
 @route("PATCH", PREFIX + "world/volumes/{volume_id}")
 def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world, thing = sandbox.world, _required(sandbox, volume.Volume, volume_id)
-    edits = _edits(request, VolumeEdit)
-    _edit(world, thing, edits, edits.pop("state", None))
-    if "attached_machine_id" in edits:
-        machine.mounted_by_hand(world, thing)
-    return reply(volume.world_wire(world, thing))
+    thing = _edited(sandbox, request, volume.Volume, volume_id, VolumeEdit, "state")
+    if "attached_machine_id" in request.json():
+        machine.mounted_by_hand(sandbox.world, thing)
+    return reply(volume.world_wire(sandbox.world, thing))
+
+
+def _names(apps: list[cluster.AttachedAppItem]) -> list[str]:
+    return [app.name for app in apps]
 
 
 class ClusterEdit(Item):
@@ -214,18 +201,16 @@ class ClusterEdit(Item):
     replicas: Positive = 1
     postgis_enabled: bool = False
     status: Text = ""
-    attached_apps: list[cluster.AttachedAppItem] = Field(default_factory=list)
+    attached_apps: Annotated[list[cluster.AttachedAppItem], PlainSerializer(_names)] = Field(
+        default_factory=list
+    )
 
 
 @route("PATCH", PREFIX + "world/clusters/{id}")
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world, thing = sandbox.world, _required(sandbox, cluster.Cluster, id)
-    edits = _edits(request, ClusterEdit)
-    if "attached_apps" in edits:
-        edits["attached_apps"] = [attached["name"] for attached in edits["attached_apps"]]
-    _edit(world, thing, edits, edits.pop("status", None))
-    return reply(cluster.wire(world, thing))
+    thing = _edited(sandbox, request, cluster.Cluster, id, ClusterEdit, "status")
+    return reply(cluster.wire(sandbox.world, thing))
 
 
 @route("GET", PREFIX + "switches")
@@ -248,20 +233,19 @@ def _required(sandbox: Controlled, cls: type[T], id: str) -> T:
     return thing
 
 
-def _edits(request: Request, model: type[Item]) -> dict[str, Any]:
-    """The checked fields of an edit, in which null is a value. Raises Refusal 400, 422."""
-    body = request.json()
+def _edited(
+    sandbox: Controlled, request: Request, cls: type[T], id: str, form: type[Item], state_name: str
+) -> T:
+    """The thing after the edit in the body, in which null is a value. Raises Refusal 400, 404, 422."""
+    thing, body = _required(sandbox, cls, id), request.json()
     if not isinstance(body, dict):
         raise Refusal(400, "the request body must be a JSON object")
-    return read(body, model).model_dump(exclude_unset=True)
-
-
-def _edit(
-    world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str, Any], state: str | None
-) -> None:
+    edits = read(body, form).model_dump(exclude_unset=True)
+    state = edits.pop(state_name, None)
     for name, value in edits.items():
         setattr(thing, name, value)
     if state is None:
-        world.put(thing)
+        sandbox.world.put(thing)
     else:
-        world.enter(thing, state)
+        sandbox.world.enter(thing, state)
+    return thing

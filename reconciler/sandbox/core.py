@@ -7,19 +7,20 @@ given. Control verbs skip faults, token, rate limit and log.
 
 import json
 import random
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from reconciler.sandbox import access, catalog, control, faults, switches
 from reconciler.sandbox.access import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
-from reconciler.sandbox.database import Database, LogEntry, Unstored
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.database import Database, LogEntry
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply, without_nulls
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts import delivery, machine, secret, webhook
 from reconciler.sandbox.parts.machine_power import suspend
@@ -30,36 +31,26 @@ SOCKET_HOST = "flaps"
 DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 
 
-class Match(NamedTuple):
-    """A route, and the decoded values of the parameters in its path."""
-
-    route: Route
-    parameters: Mapping[str, str]
+Match = tuple[Route, Mapping[str, str]]  # and the decoded values of the parameters in its path
 
 
 class Router:
-    """With `extended` false, it is as if there were no extended routes."""
+    """The routes by their paths."""
 
-    def __init__(self, routes: Sequence[Route], *, extended: bool = True) -> None:
-        self._extended = extended
-        self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._by_depth: dict[int, list[tuple[re.Pattern[str], Route]]] = {}
         for route in routes:
-            parts = route.path.split("/")
-            self._by_length.setdefault(len(parts), []).append((parts, route))
+            path = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))
+            self._by_depth.setdefault(route.path.count("/"), []).append((path, route))
 
     def find(self, method: str, path: str) -> Match:
         """The handler for a request; HEAD is answered as GET. Raises Refusal 404 or 405."""
         wanted = "GET" if method == "HEAD" else method
-        sent = path.split("/")
         allowed: set[str] = set()
-        for parts, route in self._by_length.get(len(sent), ()):
-            parameters = _parameters(parts, sent)
-            if parameters is None:
-                continue
-            offered = self._extended or not route.extended
-            if route.method == wanted and offered:
-                return Match(route, parameters)
-            if offered:
+        for pattern, route in self._by_depth.get(path.count("/"), ()):
+            if found := pattern.fullmatch(path):
+                if route.method == wanted:
+                    return route, {name: unquote(value) for name, value in found.groupdict().items()}
                 allowed.add(route.method)
         if not allowed:
             raise Refusal(404, "this path does not exist", "not_found")
@@ -68,19 +59,6 @@ class Router:
         raise Refusal(
             405, "method not allowed", "method_not_allowed", headers={"allow": ", ".join(sorted(allowed))}
         )
-
-
-def _parameters(parts: list[str], sent: list[str]) -> dict[str, str] | None:
-    """The values of `{name}` parts, decoded; None when the path is another one."""
-    found: dict[str, str] = {}
-    for part, value in zip(parts, sent, strict=True):
-        if part.startswith("{"):
-            if not value:
-                return None
-            found[part[1:-1]] = unquote(value)
-        elif part != value:
-            return None
-    return found
 
 
 class Sandbox:
@@ -121,8 +99,8 @@ class Sandbox:
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
         self.extended = profile == "extended"
         self.world = World(self._rng, catalog.TRANSITIONS, extended=self.extended)
-        self.database = Database(db) if stored else Unstored()
-        saved = self.database.load(self.world)
+        self.database = Database(db) if stored else None
+        saved = self.database.load(self.world) if self.database else {}
         self.world.switches.update(saved.get("switches", {}))
         self.faults = faults.stored(saved.get("faults", {}))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
@@ -131,7 +109,7 @@ class Sandbox:
         self._tokens = access.Tokens(token, organization_tokens or {})
         self.strict = strict
         self._buckets = Buckets()
-        self._platform = Router(catalog.ROUTES, extended=self.extended)
+        self._platform = Router(catalog.routes(extended=self.extended))
         self._control = Router(control.route.found)
         self.settle()
         try:
@@ -219,17 +197,16 @@ class Sandbox:
     def lists(self, glob: str) -> dict[str, Any]:
         """The present answers of all lists whose path matches `glob`, by path."""
         found = {}
-        router = Router(catalog.ROUTES)
-        for path in catalog.list_paths(self.world):
+        for path, route, parameters in catalog.lists(self.world):
             if fnmatchcase(path, glob):
-                route, parameters = router.find("GET", path)
                 with suppress(Refusal):  # the app may be too new to be listed
                     found[path] = route.handler(self.world, Request("GET", path), **parameters).json()
         return found
 
     def close(self) -> None:
         """Close the database. The sandbox is not to be used afterwards."""
-        self.database.close()
+        if self.database:
+            self.database.close()
 
     def _platform_answer(self, request: Request, again: bool) -> Response:
         try:
@@ -254,7 +231,7 @@ class Sandbox:
         Source: platform API, 4.4 and 5.1.
         """
         match = self._platform.find(request.method, request.path) if request.local else None
-        of_itself = match is not None and match.route.handler is suspend
+        of_itself = match is not None and match[0].handler is suspend
         if not request.path.startswith(catalog.OPEN) and not (
             of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST
         ):
@@ -270,8 +247,7 @@ class Sandbox:
             body = request.json() if route.guard == "bearer" else None
         except Refusal:
             return ""
-        shown = secret.masked(body) if secret.is_path(request.path) else body
-        return "" if body is None else json.dumps(shown)
+        return "" if body is None else json.dumps(secret.masked(request.path, body))
 
     def _control_answer(self, request: Request) -> Response:
         try:
@@ -289,15 +265,9 @@ class Sandbox:
         }
 
     def _commit(self, settings: Mapping[str, Any], entry: LogEntry | None = None) -> None:
-        self.database.commit(self.world.changed, settings, entry)
+        if self.database:
+            self.database.commit(self.world.changed, settings, entry)
         self.world.changed.clear()
-
-
-def without_nulls(value: Any) -> Any:
-    """`value` without fields that are null."""
-    if isinstance(value, dict):
-        return {name: without_nulls(part) for name, part in value.items() if part is not None}
-    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _limit(route: Route) -> Limit | None:

@@ -89,7 +89,11 @@ class Courier:
         try:
             if provider is None or not provider.base_url or not provider.signing_secret:
                 raise ReconcilerError("the provider has no base_url or no signing_secret")
-            answer = await self._exchange(provider.base_url, prepared(provider, delivery, world.wall()))
+            method, url, headers, body = prepared(provider, delivery, world.wall())
+            async with aclosing(self._connect(provider.base_url)) as transport:
+                answer = await transport.request(
+                    method, url, headers=headers, body=body, deadline_s=DEADLINE_S
+                )
             delivery.status = answer.status
             if delivery.purpose == "costs":
                 delivery.answer = _decoded(answer.body)
@@ -104,11 +108,6 @@ class Courier:
             world.put(delivery)
         self._sandbox.tick()
 
-    async def _exchange(self, base_url: str, sent: _Sent) -> Any:
-        method, url, headers, body = sent
-        async with aclosing(self._connect(base_url)) as transport:
-            return await transport.request(method, url, headers=headers, body=body, deadline_s=DEADLINE_S)
-
     def _end(self, delivery: Delivery, state: str) -> None:
         self._not_before.pop(delivery.id, None)
         self._sandbox.world.enter(delivery, state)
@@ -117,14 +116,14 @@ class Courier:
 def prepared(provider: Provider, delivery: Delivery, now: float) -> _Sent:
     """The signed request: signed anew at each attempt, because its time is part of what is signed."""
     secret = provider.signing_secret.encode("utf-8", "surrogatepass")
-    encoding: signing.Encoding = "base64" if provider.encoding == "base64" else "hex"
     if delivery.purpose == "event":
         headers, body = _event(delivery)
-        signature = signing.signature(secret, body, encoding)
+        signature = signing.signature(secret, body, provider.encoding)
         url = f"{provider.base_url}/extensions/events"
         return "POST", url, {**headers, signing.HEADER: signature}, body
     path = provider.costs_path.replace(ONE, quote(delivery.about, safe=""))
     url, nonce = f"{provider.base_url}{path}", secrets.token_hex(16)
+    encoding = provider.encoding
     signed = signing.sign("GET", url, None, secret, timestamp=int(now), nonce=nonce, encoding=encoding)
     return signed.method, signed.url, {signing.HEADER: signed.signatures[0]}, None
 

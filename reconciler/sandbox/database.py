@@ -178,33 +178,6 @@ class Database:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-class Unstored(Database):
-    """The world lives in its process alone, without a log."""
-
-    def __init__(self) -> None:
-        """Nothing is opened."""
-
-    def load(self, world: World) -> Mapping[str, Any]:
-        return {}
-
-    def commit(
-        self,
-        changed: Mapping[tuple[str, str], Thing | None],
-        settings: Mapping[str, Any],
-        entry: LogEntry | None = None,
-    ) -> None:
-        """Nothing is stored."""
-
-    def log(self, since: int = 0) -> Iterator[tuple[int, LogEntry]]:
-        return iter(())
-
-    def tail(self, most: int) -> tuple[int, Sequence[tuple[int, LogEntry]]]:
-        return 0, ()
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def require_own(path: Path) -> None:
     """Raises StoreError unless `path` is a sandbox's, empty or missing, and no link. Writes nothing to it."""
     if path.is_symlink():

@@ -11,13 +11,13 @@ from functools import cache
 from http.client import responses as phrases
 from typing import Any, Literal
 
-from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
 from reconciler.core.wire import Wire
 from reconciler.sandbox import catalog, control
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.core import Sandbox, without_nulls
+from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.exchange import without_nulls
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.parts.secret import Secret
@@ -25,6 +25,7 @@ from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.world import App, Machine, World
 
 VERSION = "1.0"
+_MODE: Literal["validation"] = "validation"
 _REFERENCE = "#/components/schemas/{model}"
 
 
@@ -55,20 +56,16 @@ def description(sandbox: Sandbox) -> dict[str, Any]:
 
 @cache
 def _described(*, extended: bool, strict: bool) -> dict[str, Any]:
-    routes = [route for route in catalog.ROUTES if extended or not route.extended]
+    routes = catalog.routes(extended=extended)
     routes += [route for route in control.route.found if route.summary]
-    replies, models = TypeAdapter.json_schemas(
-        [
-            *((route.name, "validation", TypeAdapter(route.reply)) for route in routes if route.reply),
-            ("error", "validation", TypeAdapter(Error)),
-        ],
-        ref_template=_REFERENCE,
+    replies, models = _schemas(
+        {route.name: route.reply for route in routes if route.reply} | {"error": Error}
     )
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         shown = _operation(route, routes, strict=strict)
         for status in route.statuses if route.reply else ():
-            schema = replies[route.name, "validation"]
+            schema = replies[route.name]
             if "$ref" not in schema:
                 schema = {**schema, "title": f"Response {status} {route.name.replace('_', ' ').title()}"}
             shown["responses"][str(status)]["content"] = {"application/json": {"schema": schema}}
@@ -79,7 +76,7 @@ def _described(*, extended: bool, strict: bool) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": without_nulls(models["$defs"]) | _schemas(routes, strict=strict),
+            "schemas": without_nulls(models) | _bodies(routes, strict=strict),
             "securitySchemes": {
                 name: {"type": "http", "scheme": "bearer"} for name in ("bearer", "access_token")
             },
@@ -156,34 +153,27 @@ def _link(source: Route, target: Route) -> dict[str, Any] | None:
     return link
 
 
-def _schemas(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
+def _schemas(models: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of each model by its name here, and the definitions that they refer to."""
+    inputs = [(name, _MODE, TypeAdapter(model)) for name, model in models.items()]
+    schemas, shared = TypeAdapter.json_schemas(inputs, ref_template=_REFERENCE)
+    return {name: schemas[name, _MODE] for name in models}, shared["$defs"]
+
+
+def _bodies(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
     """The models of bodies, by name; `strict` holds those of the platform to the named fields, not null."""
-    mode: Literal["validation"] = "validation"
-    bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [
-        (route.body, mode) for route in routes if route.body
-    ]
-    _, schemas = models_json_schema(bodies, ref_template=_REFERENCE)
-    definitions: dict[str, Any] = schemas["$defs"]
-    if strict:
-        free = {route.body.__name__ for route in routes if route.body and route.guard != "bearer"}
-        held = {
-            name: definition
-            for name, definition in definitions.items()
-            if not name.endswith("Registration") and name not in free
-        }
-        definitions |= {name: _held(schema) for name, schema in held.items()}
-    return definitions
+    _, free = _schemas({route.name: route.body for route in routes if route.body and route.guard != "bearer"})
+    _, held = _schemas({route.name: route.body for route in routes if route.body and route.guard == "bearer"})
+    return free | ({name: _held(schema) for name, schema in held.items()} if strict else held)
 
 
 def _held(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = {}
     for name, property in schema["properties"].items():
         options = [option for option in property.get("anyOf", ()) if option != {"type": "null"}]
-        rest = {
-            key: value
-            for key, value in property.items()
-            if key != "anyOf" and (key, value) != ("default", None)
-        }
+        rest = {key: value for key, value in property.items() if key != "anyOf"}
+        if rest.get("default", ...) is None:
+            del rest["default"]
         properties[name] = rest | ({"anyOf": options} if options else {})
     return {**schema, "properties": properties, "additionalProperties": False}
 

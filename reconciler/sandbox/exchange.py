@@ -6,7 +6,7 @@ forms of seeds. Nothing is coerced. What is wrong is said in a person's words: p
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -14,10 +14,13 @@ from urllib.parse import parse_qsl
 from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 
+from reconciler.services.machines.wire import cluster
+
 if TYPE_CHECKING:
     from jinja2 import Template
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"  # every client can put it into a path
+COSTS_PATH = r"^(/[!-~]*)?$"
 NOT_BLANK = r"[^\x00-\x20]"  # the same as in the description, whatever counts as a space
 INVALID = "invalid_argument"
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -97,6 +100,23 @@ class Response:
     def json(self) -> Any:
         """The decoded body."""
         return json.loads(self.body)
+
+
+def changed(value: Any, change: Callable[[str, Any], Any], name: str = "") -> Any:
+    """A copy of `value`, a JSON value, in which each text, number, word and null is as `change` gives it.
+
+    `change` is called with the name of the field that holds it, "" in a list.
+    """
+    if isinstance(value, dict):
+        return {name: changed(part, change, name) for name, part in value.items()}
+    return [changed(part, change) for part in value] if isinstance(value, list) else change(name, value)
+
+
+def without_nulls(value: Any) -> Any:
+    """`value` without fields that are null."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 class Refusal(Exception):
@@ -183,7 +203,10 @@ _SENTENCES: Mapping[str, str] = {
     ),
 }
 _PATTERNS: Mapping[str, str] = {
+    COSTS_PATH: "must begin with a slash",
     NOT_BLANK: "must not be blank",
+    cluster.NAME: "must be at most 63 printable characters",
+    cluster.PLAN: f"must be one of {', '.join(cluster.PLANS)}",
     NAME: "must be letters, digits, dots, dashes and underscores, at most 200",
 }
 _BRANCHES = ("int", "str", "constrained-int")  # of a union: a part of pydantic's location, but of no document

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from reconciler.sandbox.exchange import Refusal, Request, Response, problems, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, changed, problems, reply
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _ENUMS = ("state", "status", "plan", "type", "previous_state")
@@ -146,7 +146,7 @@ class Fault:
             case "wrong_type":
                 _rewrite(answer, _mistyped)
             case "unknown_enum":
-                _rewrite(answer, _with_unknown_words)
+                _rewrite(answer, _unknown_word)
             case "stale_list" if answer.status == 200 and request.method == "GET":
                 return self._stale(request.path, answer.json())
         return answer
@@ -167,16 +167,12 @@ class Fault:
         return reply([])
 
 
-def _rewrite(answer: Response, change: Callable[[Any], Any]) -> None:
+def _rewrite(answer: Response, change: Callable[[str, Any], Any]) -> None:
     if answer.body and answer.content_type == "application/json":
-        answer.body = reply(change(answer.json())).body
+        answer.body = reply(changed(answer.json(), change)).body
 
 
-def _mistyped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _mistyped(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_mistyped(part) for part in value]
+def _mistyped(_: str, value: Any) -> Any:
     if isinstance(value, bool):
         return [value]
     if isinstance(value, int | float):
@@ -184,13 +180,8 @@ def _mistyped(value: Any) -> Any:
     return 7 if isinstance(value, str) else value
 
 
-def _with_unknown_words(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: UNKNOWN_WORD if name in _ENUMS and isinstance(part, str) else _with_unknown_words(part)
-            for name, part in value.items()
-        }
-    return [_with_unknown_words(part) for part in value] if isinstance(value, list) else value
+def _unknown_word(name: str, value: Any) -> Any:
+    return UNKNOWN_WORD if name in _ENUMS and isinstance(value, str) else value
 
 
 @dataclass

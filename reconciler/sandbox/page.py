@@ -4,8 +4,7 @@ A section of the page is a part of the world, by the `columns` of its seed. Valu
 template.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from reconciler.sandbox import switches
@@ -40,7 +39,7 @@ class Controlled(Protocol):
     world: World
     clock: WorldClock
     faults: Faults
-    database: Database
+    database: Database | None
     extended: bool
     strict: bool
 
@@ -80,14 +79,14 @@ def show(sandbox: Controlled) -> Response:
         clock=sandbox.clock.setting,
         profile="extended" if sandbox.extended else "documented",
         strict=sandbox.strict,
-        sections=[*_world(sandbox), _switches(sandbox), _faults(sandbox), _requests(sandbox)],
+        sections=[
+            *(_things(world, seed.name.capitalize(), seed.cls, seed.columns) for seed in SEEDS),
+            _things(world, "Deliveries", Delivery, _DELIVERIES),
+            _switches(sandbox),
+            _faults(sandbox),
+            _requests(sandbox),
+        ],
     )
-
-
-def _world(sandbox: Controlled) -> Iterable[Section]:
-    for seed in SEEDS:
-        yield _things(sandbox.world, seed.name.capitalize(), seed.cls, seed.columns)
-    yield _things(sandbox.world, "Deliveries", Delivery, _DELIVERIES)
 
 
 def _things(world: World, name: str, cls: type[Thing], columns: Columns) -> Section:
@@ -111,25 +110,17 @@ def _switches(sandbox: Controlled) -> Section:
 
 
 def _faults(sandbox: Controlled) -> Section:
-    pending = sandbox.faults.pending
+    pending, titles = sandbox.faults.wire(), ("action", "method", "path", "times", "probability")
     rows = [
-        Row(
-            (
-                fault.action,
-                fault.method,
-                fault.path,
-                "all" if fault.times is None else fault.times,
-                fault.probability,
-            )
-        )
-        for fault in islice(pending, MOST_ROWS)
+        Row(["all" if fault[title] is None else fault[title] for title in titles])
+        for fault in pending[:MOST_ROWS]
     ]
-    return Section("Active faults", ("action", "method", "path", "times", "probability"), rows, len(pending))
+    return Section("Active faults", titles, rows, len(pending))
 
 
 def _requests(sandbox: Controlled) -> Section:
     """The newest first; those that changed the world are marked."""
-    total, last = sandbox.database.tail(MOST_ROWS)
+    total, last = sandbox.database.tail(MOST_ROWS) if sandbox.database else (0, ())
     rows = [
         Row((seq, entry.at, entry.method, entry.path, entry.status or "no answer"), entry.effect)
         for seq, entry in last

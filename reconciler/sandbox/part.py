@@ -5,7 +5,7 @@ follow from others (blocks, endpoints, figures of storage) may be in it, and are
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct, field
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -132,10 +132,12 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    unique: ClassVar[Sequence[str]] = ("id",)  # fields whose values are together unique in the part
+
     def key(self) -> tuple[str, ...] | None:
         """The value that is unique in its part; None while the sandbox is to choose an id."""
-        id = getattr(self, "id", None)
-        return None if id is None else (id,)
+        values: tuple[Any, ...] = tuple(getattr(self, name, None) for name in self.unique)
+        return None if None in values else values
 
 
 def _nothing(*_: Any) -> Iterable[str]:
@@ -165,13 +167,12 @@ class Seed(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """One part of the platform: the `PART` of a module of `sandbox/parts/`.
 
-    `things`: the classes that it stores. `list_paths`: the path of every list of them that there is now.
+    `things`: the classes that it stores.
     """
 
     routes: Sequence[Route] = ()
     transitions: Transitions = field(default_factory=dict)
     things: Sequence[type[Thing]] = ()
-    list_paths: Callable[[World], Iterable[str]] = _nothing
     seeds: Sequence[Seed] = ()
 
 

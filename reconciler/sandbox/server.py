@@ -43,16 +43,18 @@ def serve(
     """
     if db is not None:
         require_own(db)  # before the lock next to it is written
-    with _opened(db, port, host, machine_socket) as (listeners, url, announce):
+    with (
+        locked(db) as announce,
+        listening_at(host, port) as (listener, url),
+        _local(machine_socket) as local,
+    ):
         sandbox = Sandbox(db=db, clock=clock, **options)
 
         def accepting() -> None:
             announce(url)
             ready(url)
 
-        ends = _until_the_end(
-            sandbox, _server(sandbox), listeners, accepting, until_stdin_closes=until_stdin_closes
-        )
+        ends = _until_the_end(sandbox, _server(sandbox), [listener, *local], accepting, until_stdin_closes)
         try:
             asyncio.run(ends)
         finally:
@@ -65,20 +67,12 @@ def serving(*, clock: str = "real", **options: Any) -> Iterator[str]:
 
     `options` are further ones of `Sandbox`.
     """
-    with _opened(None, 0, "127.0.0.1", None) as (listeners, url, _):
+    with listening_at("127.0.0.1", 0) as (listener, url):
         sandbox = Sandbox(clock=clock, **options)
-        accepting = threading.Event()
         server = _server(sandbox)
-
-        def run() -> None:
-            try:
-                asyncio.run(_until_the_end(sandbox, server, listeners, accepting.set))
-            finally:
-                accepting.set()  # also when it could not start
-
-        running = threading.Thread(target=run, daemon=True)
+        ends = _until_the_end(sandbox, server, [listener])
+        running = threading.Thread(target=asyncio.run, args=(ends,), daemon=True)
         running.start()
-        accepting.wait()
         try:
             yield url
         finally:
@@ -107,8 +101,7 @@ async def _until_the_end(
     sandbox: Sandbox,
     server: Server,
     listeners: list[socket.socket],
-    accepting: Callable[[], None],
-    *,
+    accepting: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
 ) -> None:
     """`accepting` is called when everything is ready to serve: the sockets listen already."""
@@ -148,19 +141,6 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> N
         continue
     with suppress(RuntimeError):  # the loop may be closed already
         loop.call_soon_threadsafe(stop)
-
-
-@contextmanager
-def _opened(
-    db: Path | None, port: int, host: str, machine_socket: Path | None
-) -> Iterator[tuple[list[socket.socket], str, Callable[[str], None]]]:
-    """The listening sockets, the URL of the first, and a function that writes it next to `db`."""
-    with (
-        locked(db) as announce,
-        listening_at(host, port) as (listener, url),
-        _local(machine_socket) as local,
-    ):
-        yield [listener, *local], url, announce
 
 
 @contextmanager

@@ -257,7 +257,11 @@ def described(settings: Mapping[str, Any], *, extended: bool) -> dict[str, dict[
         name: {
             "value": settings[name],
             "default": default_of(switch, extended=extended),
-            **({"allowed": switch.allowed} if switch.allowed else _range(switch)),
+            **(
+                {"allowed": switch.allowed}
+                if switch.allowed
+                else {"lowest": switch.lowest, "highest": switch.highest}
+            ),
             "about": switch.about,
             "client": switch.client,
         }
@@ -275,15 +279,7 @@ def check(settings: Mapping[str, Any]) -> None:
             if value not in switch.allowed or isinstance(value, bool):
                 allowed = ", ".join(str(value) for value in switch.allowed)
                 raise Refusal(422, f"switch `{name}` must be one of {allowed}")
-        elif (
-            not isinstance(value, int | float)
-            or isinstance(value, bool)
-            or not switch.lowest <= value <= switch.highest
-        ):
+        elif type(value) not in (int, float) or not switch.lowest <= value <= switch.highest:
             raise Refusal(
                 422, f"switch `{name}` must be a number from {switch.lowest:g} to {switch.highest:g}"
             )
-
-
-def _range(switch: Switch) -> dict[str, float]:
-    return {"lowest": switch.lowest, "highest": switch.highest}

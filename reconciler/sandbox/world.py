@@ -19,9 +19,13 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass
 class Thing:
-    """One object of the platform, by its `id`. Fields are what the database stores."""
+    """One object of the platform, by its `id`. Fields are what the database stores.
+
+    `below`: the fields whose ids lists of it are asked under, such as its app.
+    """
 
     kind: ClassVar[str]
+    below: ClassVar[tuple[str, ...]] = ()
     id: str
     state: str = field(default="", kw_only=True)
     due: float | None = field(default=None, kw_only=True)
@@ -29,7 +33,7 @@ class Thing:
     @property
     def parents(self) -> tuple[str, ...]:
         """The ids that lists of it are asked under, such as its app; never changes."""
-        return ()
+        return tuple(getattr(self, name) for name in self.below)
 
     def shown(self, *names: str) -> dict[str, Any]:
         """The fields that answers show as they are stored, by name."""
@@ -67,6 +71,7 @@ class Machine(Thing):
     """
 
     kind = "machine"
+    below = ("app",)
     app: str
     name: str
     region: str
@@ -86,10 +91,6 @@ class Machine(Thing):
     lease_nonce: str = ""
     lease_until: float = 0.0
     lease_description: str = ""
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.app,)
 
     @property
     def present(self) -> bool:
@@ -198,7 +199,13 @@ class World:
             due, _, thing = heapq.heappop(self._agenda)
             if thing.due == due and self.find(type(thing), thing.id) is thing:
                 thing.due = None
-                self._end(thing, self._transitions[thing.kind, thing.state].then, due)
+                then = self._transitions[thing.kind, thing.state].then
+                if then is None:
+                    self.remove(thing)
+                elif isinstance(then, str):
+                    self.enter(thing, then, due)
+                else:
+                    then(self, thing, due)
 
     def new_id(self, length: int = 16) -> str:
         """A random id of lower-case letters and digits, as the platform makes them."""
@@ -207,14 +214,6 @@ class World:
     def has_organization(self, slug: str) -> bool:
         """Whether the organization exists; `personal` always does."""
         return slug == "personal" or self.find(Organization, slug) is not None
-
-    def _end(self, thing: Thing, then: str | Callable[["World", Any, float], None] | None, at: float) -> None:
-        if then is None:
-            self.remove(thing)
-        elif isinstance(then, str):
-            self.enter(thing, then, at)
-        else:
-            then(self, thing, at)
 
     def _index(self, thing: Thing) -> None:
         cls = type(thing)

@@ -55,9 +55,11 @@ class Http1Transport(httpx.AsyncBaseTransport):
         self._idle: list[Http1Connection] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send `request` over an idle or a new connection, within its deadline."""
-        written = await _written(request)
-        deadline_s: float = request.extensions["timeout"]["read"]
+        """Send `request` within its deadline."""
+        return await self.send(await _written(request), request.extensions["timeout"]["read"])
+
+    async def send(self, written: bytes, deadline_s: float, *, ends: bool = False) -> httpx.Response:
+        """The answer to `written` over an idle or a new connection. `ends`: say that nothing more comes."""
         late = f"no complete answer within {deadline_s:g} s"
         ends_s = monotonic() + deadline_s
         if self._slots.value:
@@ -70,7 +72,7 @@ class Http1Transport(httpx.AsyncBaseTransport):
                 raise NotSent(late) from None
         try:
             connection = self._reused() or await self._connected(2 / 3 * (ends_s - monotonic()))
-            return await self._exchange(connection, written, ends_s - monotonic(), Lost(late))
+            return await self._exchange(connection, written, ends, ends_s - monotonic(), Lost(late))
         finally:
             self._slots.release()
 
@@ -79,14 +81,17 @@ class Http1Transport(httpx.AsyncBaseTransport):
             self._idle.pop().close()
 
     async def _exchange(
-        self, connection: "Http1Connection", written: bytes, left_s: float, late: Lost
+        self, connection: "Http1Connection", written: bytes, ends: bool, left_s: float, late: Lost
     ) -> httpx.Response:
         """The answer to `written`. Any failure closes the connection, and so does a cancellation: otherwise
         the rest of this answer would be taken for the next one."""
         is_kept = False
         timer = asyncio.get_running_loop().call_later(left_s, connection.end, late)
         try:
-            answer = await connection.ask(written)
+            asked = connection.ask(written)
+            if ends:
+                connection.end_sending()
+            answer = await asked
             if isinstance(answer, TransportError):
                 raise answer
             is_kept = connection.is_reusable
@@ -215,6 +220,10 @@ class Http1Connection(asyncio.BufferedProtocol):
         else:
             self._transport.write(request)
         return self._answer
+
+    def end_sending(self) -> None:
+        """Say that nothing more comes. TLS has no end of one direction alone: it closes the connection."""
+        (self._transport.write_eof if self._transport.can_write_eof() else self.close)()
 
     def is_usable(self) -> bool:
         """Whether it is fresh, and the server has neither closed it nor sent unrequested bytes."""

@@ -31,15 +31,6 @@ def test_a_lost_cluster_create_is_never_repeated_before_a_person_decides(
     assert [item["id"] for item in sandbox.clusters(name)] == [id]
 
 
-def test_with_the_capability_to_list_a_lost_cluster_is_found(
-    extended_project: Project, extended: Sandbox
-) -> None:
-    extended_project.write(cluster("listed"))
-    extended.fault("POST", "/v1/postgres", "drop_after")
-    extended_project.apply()
-    assert len(extended.clusters("listed")) == 1
-
-
 def test_a_lost_restore_is_a_question_to_a_person(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(cluster(f"db-{app}"))
     project.approve(f"PostgresCluster/db-{app}")

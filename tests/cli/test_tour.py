@@ -1,42 +1,6 @@
 """The tour that the README shows, step by step, as a person runs it. Source: issue 2."""
 
-import shutil
-from pathlib import Path
-
-from tests.cli.harness import Project, Sandbox, environment, only, volume
-
-EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
-
-
-def test_the_examples_converge_in_the_embedded_sandbox_and_a_second_apply_sends_nothing(
-    tmp_path: Path,
-) -> None:
-    shutil.copytree(EXAMPLES, tmp_path / "manifests" / "examples")
-    project = Project(tmp_path, environment(None))
-    del project.env["RECONCILE_TOKEN"]
-    first = project.run("apply", "manifests/examples", "--sandbox", "--auto-approve")
-    assert "5 to create, 2 to set, 1 to suspend" in first.out
-    assert "Applied: 8 done." in first.out
-    assert "shop" in first.err
-    again = project.apply("manifests/examples", "--sandbox")
-    assert again.json["steps"] == []
-    assert again.json["results"] == []
-    assert again.json["summary"]["noop"] == 8
-
-
-def test_growing_a_volume_is_planned_with_its_impact_and_applied(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    plan = project.run("plan")
-    assert f"~ Volume/{app}/data" in plan.out
-    assert "size_gb: 10 -> 20  [grow]" in plan.out
-    assert "PUT" in plan.out
-    applied = project.apply()
-    assert applied.outcomes() == {f"Volume/{app}/data#extend": "done"}
-    assert sandbox.volume(app)["size_gb"] == 20
+from tests.cli.harness import Project, Sandbox, only, volume
 
 
 def test_a_restart_that_the_answer_asks_for_is_owed_until_a_person_says_it_is_done(

@@ -25,7 +25,6 @@ FORCED_TEST = f"{CONTRACT}::test_a_scope_taken_by_force_is_closed_to_its_holder"
 TAMPERING = "tests/state/test_tampering.py::test_every_verb_refuses_it"
 JOURNAL = "tests/state/test_tampering.py::test_old_changes_are_found_by_who_reads_them"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"
-MOVING_TEST = "tests/state/objects/test_moving.py"
 PG_TEST = "tests/state/postgres/test_contract.py"
 
 
@@ -271,7 +270,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "all scopes are given back with the first one",
-        "tests/state/objects/test_contract.py::TestInMemory",
+        CONTRACT,
         LEASES,
         "        if not any(map(held.holds, others)):\n",
         "        if True:\n",
@@ -316,7 +315,7 @@ SHARED: tuple[Mutant, ...] = (
     # --- moving ---
     _tested(
         "the old side says that it moved before its leases are ended",
-        f"{MOVING_TEST}::TestInMemory",
+        CONTRACT,
         MOVING,
         "        self._end_leases(known)\n        self._refuse_other(known, to, contents)\n",
         "",
@@ -330,7 +329,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a state is copied over another one",
-        f"{MOVING_TEST}::TestInMemory",
+        CONTRACT,
         MOVING,
         "        elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
         "        elif not contents.lineage:\n",

@@ -161,7 +161,7 @@ SLIPS: dict[str, tuple[Any, str]] = {
     "an infinite size": (of("volumes", size_gb=float("inf")), "volumes[0].size_gb: must be"),
     "a bogus state": (
         of("machines", app="shop", state="flying"),
-        "machines[0].state: must be one of created, started",
+        "machines[0].state: must be one of started, running",
     ),
     "a bogus status": (of("clusters", status="fine"), "clusters[0].status: must be one of creating"),
     "a long retention": (

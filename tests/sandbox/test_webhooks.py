@@ -177,9 +177,9 @@ def test_bodies_are_forgotten_when_their_time_is_over() -> None:
 
 
 def _stored(platform: Platform) -> Sequence[tuple[str, str]]:
-    things: Sequence[tuple[str, str]] = platform.sandbox.database._connection.execute(
-        "SELECT kind, id FROM things"
-    ).fetchall()
+    database = platform.sandbox.database
+    assert database
+    things: Sequence[tuple[str, str]] = database._connection.execute("SELECT kind, id FROM things").fetchall()
     return things
 
 

@@ -1,7 +1,8 @@
-"""The contract of state backends, shown on those that we have, and on the wrapper that runs use."""
+"""The contracts of state backends, shown on those that we have, and on the wrapper that runs use."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import Store
 from tests.state.contract import Backend, StoreContract
 from tests.state.etcd import Etcd, open_etcd
+from tests.state.moving import MovableContract
 from tests.state.worlds import SimulatedClock
 
 
@@ -39,44 +41,67 @@ async def until_closed(backend: Opened) -> AsyncIterator[Backend]:
         await store.close()
 
 
-class TestSqlite(StoreContract):
+New = Callable[[], Opened]
+
+
+class OfPlaces:
+    """Gives the contracts their states, each in a place of its own that the fixture `new` opens."""
+
     @pytest.fixture
-    async def backend(self, path: Path, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        async for backend in until_closed(Opened(clock, lambda: SqliteStore(path, clock))):
+    async def backend(self, new: New) -> AsyncIterator[Backend]:
+        async for backend in until_closed(new()):
+            yield backend
+
+    @pytest.fixture
+    async def elsewhere(self, new: New) -> AsyncIterator[Backend]:
+        async for backend in until_closed(new()):
             yield backend
 
 
-class TestMemory(StoreContract):
+class TestSqlite(OfPlaces, StoreContract, MovableContract):
     @pytest.fixture
-    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        known = MemoryState(clock)
-        async for backend in until_closed(Opened(clock, lambda: MemoryStore(known))):
-            yield backend
+    def new(self, tmp_path: Path, clock: SimulatedClock) -> New:
+        paths = (tmp_path / f"{number}" / "state.db" for number in count())
+
+        def place() -> Opened:
+            path = next(paths)
+            return Opened(clock, lambda: SqliteStore(path, clock))
+
+        return place
 
 
-class TestMemoryWithLeasesThatExpire(StoreContract):
+class TestMemory(OfPlaces, StoreContract, MovableContract):
     @pytest.fixture
-    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+    def new(self, clock: SimulatedClock) -> New:
+        def place() -> Opened:
+            known = MemoryState(clock)
+            return Opened(clock, lambda: MemoryStore(known))
+
+        return place
+
+
+class TestMemoryWithLeasesThatExpire(OfPlaces, StoreContract):
+    @pytest.fixture
+    def new(self, clock: SimulatedClock) -> New:
         known = MemoryState(clock, lease_s=60)
-        async for backend in until_closed(Opened(clock, lambda: MemoryStore(known), lease_s=60)):
-            yield backend
+        return lambda: Opened(clock, lambda: MemoryStore(known), lease_s=60)
 
 
-class TestSpooling(StoreContract):
+class TestSpooling(OfPlaces, StoreContract):
     @pytest.fixture
-    async def backend(self, tmp_path: Path, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        known, place = MemoryState(clock), tmp_path / "outcomes.spool"
-        opened = Opened(clock, lambda: Spooling(MemoryStore(known), place, clock))
-        async for backend in until_closed(opened):
-            yield backend
+    def new(self, tmp_path: Path, clock: SimulatedClock) -> New:
+        known, file = MemoryState(clock), tmp_path / "outcomes.spool"
+        return lambda: Opened(clock, lambda: Spooling(MemoryStore(known), file, clock))
 
 
 @pytest.mark.parametrize("loses_every", [0, 3])
-class TestAPlaceThatIsWrittenElsewhere(StoreContract):
+class TestAPlaceThatIsWrittenElsewhere(OfPlaces, StoreContract, MovableContract):
     """Over nothing but the contract of places: with all answers, and with every third one lost."""
 
     @pytest.fixture
-    async def backend(self, clock: SimulatedClock, loses_every: int) -> AsyncIterator[Backend]:
-        server = Etcd(clock, loses_every=loses_every)
-        async for backend in until_closed(Opened(clock, lambda: open_etcd(server), lease_s=server.ttl_s)):
-            yield backend
+    def new(self, clock: SimulatedClock, loses_every: int) -> New:
+        def place() -> Opened:
+            server = Etcd(clock, loses_every=loses_every)
+            return Opened(clock, lambda: open_etcd(server), lease_s=server.ttl_s)
+
+        return place

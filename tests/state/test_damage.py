@@ -39,6 +39,7 @@ from tests.state.worlds import DATA, entry, record
         ),
         ("UPDATE objects SET body = x'7b7d' WHERE key = 'state.json'", "state.json is not what was written"),
         ("DELETE FROM changes", "does not count its changes"),
+        ("UPDATE changes SET serial = 'x'", "does not count its changes"),
         ("UPDATE changes SET number = number - 1", "1 committed change is missing"),
         ("UPDATE changes SET newest = 'x'", "newest change is not the one that was stored"),
     ],

@@ -228,17 +228,6 @@ async def test_no_flipped_byte_changes_what_is_known(
     assert refused > 0
 
 
-async def test_stores_that_create_the_same_state_agree(opened: SqliteStore, another: OpenStore) -> None:
-    store, other = opened, another()
-    keys = [await store.fingerprint_key(), await other.fingerprint_key()]
-    assert await store.create()
-    assert not await other.create()
-    await store.lease(["shop"], "anna")
-    await other.lease(["blog"], "ben")
-    assert (await store.load()).lineage == (await other.load()).lineage
-    assert await store.fingerprint_key() == await other.fingerprint_key() == keys[0] != keys[1]
-
-
 @pytest.mark.parametrize("left", ["state.db.key", "state.db.seen", "state.db.spool", "state.db.damaged-1"])
 async def test_no_state_is_made_where_an_older_one_left_something(
     opened: SqliteStore, path: Path, left: str

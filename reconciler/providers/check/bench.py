@@ -190,7 +190,8 @@ class Bench:
             answer = await attempt()
             if answer.status != 429:
                 break
-            await self.shared.clock.sleep(_seconds(answer.headers.get("retry-after", "")))
+            after = answer.headers.get("retry-after", "")
+            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdigit() else 1.0)
         return answer
 
     async def attempt(self, request: Request, send: Send | None = None) -> Answer:
@@ -338,10 +339,6 @@ def object_of(answer: Answer) -> dict[str, Any]:
 def same(before: Any, after: Any) -> bool:
     """Whether both values are the same JSON, in any order of keys."""
     return json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
-
-
-def _seconds(text: str) -> float:
-    return min(float(text), _MOST_WAIT_S) if text.isdigit() else 1.0
 
 
 Play = Callable[[Bench], Awaitable[None]]

@@ -114,10 +114,6 @@ def _changed_url(name: str, change: Callable[[str], object], methods: Sequence[s
     _add(name, URL, lambda draft: draft.request(draft.message(url=change(draft.url))), methods)
 
 
-def _part(**changes: str) -> Callable[[str], str]:
-    return lambda url: urlunsplit(urlsplit(url)._replace(**changes))
-
-
 def _netloc(change: Callable[[str, int | None], str]) -> Callable[[str], str]:
     """With the host and port that `change` gives; IPv6 in brackets."""
 
@@ -138,7 +134,7 @@ def _other_scheme(url: str) -> str:
     return f"{'http' if scheme == 'https' else 'https'}:{rest}"
 
 
-_changed_url("signed for another host", _part(netloc="other.invalid"))
+_changed_url("signed for another host", _netloc(lambda host, port: "other.invalid"))
 _changed_url("signed for a longer host", _netloc(lambda host, port: f"{host}.evil.invalid{_port(port)}"))
 _changed_url("signed for another scheme", _other_scheme)
 _changed_url("signed for another port", _netloc(lambda host, port: f"{host}:{(port or 443) % 65535 + 1}"))

@@ -1,26 +1,20 @@
 """Requests as the platform would send them, and as somebody else would.
 
-Some are sent over a plain socket: `services.transport` takes one value for each header and sends whole bodies
-only, as it should. Proxies are not used for them.
+Some are written to a connection byte by byte: `services.transport` takes one value for each header and sends
+whole bodies only, as it should. Proxies are not used for them.
 """
 
 import hashlib
 import hmac
-import io
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPResponse
-from socket import socket
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-import anyio
-from anyio.abc import ByteStream
-
-from reconciler.core.errors import Lost, NotSent
+from reconciler.services.http1 import Http1Transport
 from reconciler.services.signing import HEADER, Encoding, signature
 from reconciler.services.transport import Answer
 
@@ -59,15 +53,11 @@ class Draft:
     def has_body(self) -> bool:
         return self.method in ("POST", "PATCH")
 
-    def signed_fields(self, **changes: Any) -> dict[str, Any]:
-        """What is signed, `...` leaving a field out."""
+    def message(self, **changes: Any) -> bytes:
+        """The body, or the query. In `changes`, `...` leaves a field out."""
         own = {"url": self.url, "nonce": self.nonce, "timestamp": self.timestamp}
         fields = {**self.fields, **own, **changes} if self.has_body else {**own, **changes}
-        return {name: value for name, value in fields.items() if value is not ...}
-
-    def message(self, **changes: Any) -> bytes:
-        """The body, or the query."""
-        fields = self.signed_fields(**changes)
+        fields = {name: value for name, value in fields.items() if value is not ...}
         if self.has_body:
             return json.dumps(fields, separators=(",", ":")).encode()
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in fields.items()).encode()
@@ -109,31 +99,20 @@ class Draft:
 
 async def send_whole(request: Request, deadline_s: float) -> Answer:
     """Send all of `request`, each signature in a header of its own. Raises NotSent or Lost."""
-    async with _connected(request.url, deadline_s) as stream:
-        await stream.send(_head(request) + request.body)
-        return await _answer(stream, request.method)
+    return await _sent(request, request.body, deadline_s)
 
 
 async def send_cut(request: Request, deadline_s: float) -> Answer:
     """Announce the whole body, send half of it, and say that this was all. Raises NotSent or Lost."""
-    async with _connected(request.url, deadline_s) as stream:
-        await stream.send(_head(request) + request.body[: len(request.body) // 2])
-        try:
-            await stream.send_eof()
-        except NotImplementedError:  # TLS has no end of one direction alone
-            raise Lost("the connection was closed in the middle of the body") from None
-        return await _answer(stream, request.method)
+    return await _sent(request, request.body[: len(request.body) // 2], deadline_s, ends=True)
 
 
 async def send_half(request: Request, deadline_s: float) -> Answer:
     """Announce the whole body, send half of it, and wait. Raises NotSent or Lost."""
-    async with _connected(request.url, deadline_s) as stream:
-        await stream.send(_head(request) + request.body[: len(request.body) // 2])
-        return await _answer(stream, request.method)
+    return await _sent(request, request.body[: len(request.body) // 2], deadline_s)
 
 
-def _head(request: Request) -> bytes:
-    """The request line and the headers; the length is that of the whole body."""
+async def _sent(request: Request, body: bytes, deadline_s: float, *, ends: bool = False) -> Answer:
     parts = urlsplit(request.url)
     target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
     lines = [f"{request.method} {target} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
@@ -141,52 +120,8 @@ def _head(request: Request) -> bytes:
     lines += [f"{HEADER}: {text}" for text in request.signatures]
     if request.body:
         lines.append(f"Content-Length: {len(request.body)}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-@asynccontextmanager
-async def _connected(url: str, deadline_s: float) -> AsyncIterator[ByteStream]:
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    sending = False
-    try:
-        with anyio.fail_after(deadline_s):
-            host, port = parts.hostname or "", parts.port or (443 if tls else 80)
-            stream: ByteStream
-            if tls:
-                stream = await anyio.connect_tcp(host, port, tls=True, tls_standard_compatible=False)
-            else:
-                stream = await anyio.connect_tcp(host, port)
-            async with stream:
-                sending = True
-                yield stream
-    except TimeoutError:
-        raise (Lost if sending else NotSent)(f"no complete answer within {deadline_s:g} s") from None
-    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as failure:
-        if not sending:
-            raise NotSent(f"cannot connect ({type(failure).__name__})") from None
-        raise Lost(f"the connection was closed ({type(failure).__name__})") from None
-
-
-async def _answer(stream: ByteStream, method: str) -> Answer:
-    received = b""
-    try:
-        while len(received) < _MOST:
-            received += await stream.receive()
-    except (anyio.EndOfStream, anyio.BrokenResourceError):
-        if not received:
-            raise Lost("the connection was closed without an answer") from None
-    response = HTTPResponse(cast(socket, _Received(received)), method=method)
-    try:
-        response.begin()
-        body = response.read()
-    except (HTTPException, ValueError):
-        raise Lost("the answer is not complete") from None
-    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
-
-
-class _Received(io.BytesIO):
-    """Received bytes, as the socket that the standard library's parser reads from."""
-
-    def makefile(self, *_: object) -> io.BytesIO:
-        return self
+    written = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+    async with aclosing(Http1Transport(parts, None, connections=1, max_body=_MOST)) as transport:
+        response = await transport.send(written, deadline_s, ends=ends)
+        raw = b"".join([piece async for piece in response.aiter_raw()])
+    return Answer(response.status_code, dict(response.headers), raw)

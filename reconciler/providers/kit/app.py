@@ -7,6 +7,7 @@ caller who cannot sign does not even learn which paths there are.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,7 +23,7 @@ from starlette.routing import Route
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit.functions import Declined, Functions, Order
-from reconciler.providers.kit.intake import Allowance, Events, Handler, Intake, Refusal, unauthorized
+from reconciler.providers.kit.intake import Allowance, Handler, Intake, Refusal, unauthorized
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
 from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
@@ -47,7 +48,6 @@ class Kit:
     store: Store
     resources: Resources
     outbox: Outbox
-    events: Events
     sign_in: SignIn
     intake: Intake
     clock: Clock
@@ -103,14 +103,13 @@ def create_app(
     store = Store(settings.store)
     outbox = Outbox(settings, store, clock, webhook, random)
     resources = Resources(settings, functions, store, outbox, clock)
-    intake = Intake(settings, store, clock, Allowance(settings.rate, clock))
+    intake = Intake(settings, store, clock, Allowance(settings.rate, clock), on_event)
     visits = Allowance(min(settings.rate, SIGN_INS_PER_S), clock)
     kit = Kit(
         settings,
         store,
         resources,
         outbox,
-        Events(intake, store, clock, on_event),
         SignIn(settings, store, resources, outbox, clock, sign_in_host, visits),
         intake,
         clock,
@@ -122,12 +121,7 @@ def create_app(
         async with kit.running():
             yield
 
-    async def api(request: Request) -> Response:
-        return await _answered(kit, _api, request)
-
-    async def costs(request: Request) -> Response:
-        return await _answered(kit, _costs, request)
-
+    api, costs = partial(_answered, kit, _api), partial(_answered, kit, _costs)
     routes = [
         Route("/extensions/{id}/sso", kit.sign_in.start, methods=["GET"]),
         Route(CALLBACK_PATH, kit.sign_in.finish, methods=["GET"]),
@@ -164,16 +158,17 @@ async def _answered(
 async def _api(kit: Kit, request: Request) -> Response:
     path = _own_path(request)
     if path == EVENTS_PATH and request.method == "POST":
-        return await kit.events.take(request)
+        return await kit.intake.take_event(request)
     fields = await kit.intake.signed(request)
     id = unquote(path.removeprefix("/extensions").removeprefix("/"))
     answers: Mapping[str, Callable[[], Awaitable[tuple[int, dict[str, Any]]]]]
     if not id:
         answers = {"POST": lambda: kit.resources.provision(_order(fields))}
     else:
+        changes = {name: fields[name] for name in Order.model_fields if name in fields}
         answers = {
             "GET": lambda: kit.resources.get(id),
-            "PATCH": lambda: kit.resources.update(id, _unsigned(fields), _order),
+            "PATCH": lambda: kit.resources.update(id, changes, _order),
             "DELETE": lambda: kit.resources.remove(id),
         }
     if request.method not in answers:
@@ -194,10 +189,6 @@ def _own_path(request: Request) -> str:
     """The path as it was sent, without the prefix that the application is mounted at."""
     path: str = request.scope.get("raw_path", b"").decode("latin-1")
     return path.removeprefix(request.scope.get("root_path", ""))
-
-
-def _unsigned(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fields[name] for name in Order.model_fields if name in fields}
 
 
 def _order(fields: Any) -> Order:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 from cloudevents.core.bindings.http import HTTPMessage, from_binary_event
@@ -101,14 +101,20 @@ class Intake:
     store: Store
     clock: Clock
     allowance: Allowance
+    handler: Handler | None = None
     _claims: int = 0
 
     async def signed(self, request: Request) -> Mapping[str, Any]:
         """The signed fields of an API call."""
 
+        # The address that the request was sent to. The Host header is not used: anybody can write it.
+        path = request.scope.get("raw_path", b"").decode("latin-1")
+        query = request.scope["query_string"].decode("latin-1")
+        url = f"{self.settings.origin}{path}{'?' if query else ''}{query}"
+
         def verified(body: bytes) -> Mapping[str, Any]:
             return signing.verify(
-                signing.Signed(request.method, self._url(request), _signatures(request), body),
+                signing.Signed(request.method, url, _signatures(request), body),
                 self.settings.signing_secrets,
                 now=self._now(),
                 claim=self._claim,
@@ -117,15 +123,34 @@ class Intake:
 
         return (await self._authentic(request, verified))[1]
 
-    async def event(self, request: Request) -> tuple[bytes, Mapping[str, Any]]:
-        """The body of a machine event, raw and read."""
+    async def take_event(self, request: Request) -> Response:
+        """Call `handler` once for each event, in whichever worker it arrives: 202 when that is done.
+
+        Raises NotAuthentic, Refusal (422, 429, 409).
+        """
 
         def verified(body: bytes) -> Mapping[str, Any]:
             return signing.verify_event(
                 _signatures(request), body, self.settings.signing_secrets, encoding=self.settings.encoding
             )
 
-        return await self._authentic(request, verified)
+        body, fields = await self._authentic(request, verified)
+        source, event = _read(request, body, fields)
+        digest = sha256(b"\0".join((source.encode(), event.id.encode(), body))).hexdigest()
+        lease = f"event:{digest}"
+        if self.store.row("SELECT 1 FROM events WHERE digest = ?", digest) is None:
+            if not self.store.take(lease):
+                raise Refusal(409, "this event is being handled", {"retry-after": "1"})
+            try:
+                if self.handler is not None:
+                    await self.handler(event)
+                # Recorded only now: an event whose handler failed, or died, comes again.
+                now = self._now()
+                self.store.claim("events", digest, now)
+                self.store.forget_before("events", now - KEEP_EVENTS_S)
+            finally:
+                self.store.release(lease)
+        return JSONResponse({"status": "taken"}, 202)
 
     async def _authentic(
         self, request: Request, verified: Callable[[bytes], Mapping[str, Any]]
@@ -153,19 +178,13 @@ class Intake:
                 async for piece in request.stream():
                     size += len(piece)
                     if size > signing.MAX_SIGNED:
-                        _refuse("the body is too large")
+                        raise signing.NotAuthentic("the body is too large")
                     pieces.append(piece)
         except TimeoutError:
-            _refuse("the body did not arrive in time")
+            raise signing.NotAuthentic("the body did not arrive in time") from None
         except ClientDisconnect:
-            _refuse("the body is incomplete")
+            raise signing.NotAuthentic("the body is incomplete") from None
         return b"".join(pieces)
-
-    def _url(self, request: Request) -> str:
-        """The address that the request was sent to. The Host header is not used: anybody can write it."""
-        path = request.scope.get("raw_path", b"").decode("latin-1")
-        query = request.scope["query_string"].decode("latin-1")
-        return f"{self.settings.origin}{path}{'?' if query else ''}{query}"
 
     def _claim(self, digest: str) -> bool:
         self._claims += 1
@@ -187,37 +206,6 @@ def _is_large(request: Request) -> bool:
 
 def _signatures(request: Request) -> list[str]:
     return request.headers.getlist(signing.HEADER)
-
-
-def _refuse(why: str) -> NoReturn:
-    raise signing.NotAuthentic(why)
-
-
-class Events:
-    """Takes machine events, and calls `handler` once for each, in whichever worker it arrives."""
-
-    def __init__(self, intake: Intake, store: Store, clock: Clock, handler: Handler | None) -> None:
-        self._intake, self._store, self._clock, self._handler = intake, store, clock, handler
-
-    async def take(self, request: Request) -> Response:
-        """202 when the event was handled, now or before. Raises NotAuthentic, Refusal (422, 429, 409)."""
-        body, fields = await self._intake.event(request)
-        source, event = _read(request, body, fields)
-        digest = sha256(b"\0".join((source.encode(), event.id.encode(), body))).hexdigest()
-        lease = f"event:{digest}"
-        if self._store.row("SELECT 1 FROM events WHERE digest = ?", digest) is None:
-            if not self._store.take(lease):
-                raise Refusal(409, "this event is being handled", {"retry-after": "1"})
-            try:
-                if self._handler is not None:
-                    await self._handler(event)
-                # Recorded only now: an event whose handler failed, or died, comes again.
-                now = self._clock.now().timestamp()
-                self._store.claim("events", digest, now)
-                self._store.forget_before("events", now - KEEP_EVENTS_S)
-            finally:
-                self._store.release(lease)
-        return JSONResponse({"status": "taken"}, 202)
 
 
 def _read(request: Request, body: bytes, fields: Mapping[str, Any]) -> tuple[str, MachineEvent]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -26,6 +26,7 @@ LARGEST_SHARE = 4  # one resource gets at most a fourth of the server's connecti
 PRICE_PER_MONTH = Decimal("5.00")
 PRICE_PER_GB_MONTH = Decimal("0.25")
 
+_Connection = psycopg.AsyncConnection[Any]
 _CONNECT_TIMEOUT_S = 5
 _GB = 1_000_000_000
 
@@ -44,17 +45,16 @@ class PostgresProvider:
         """
         try:
             async with self._connected() as connection:
-                found = await _one(
+                ((able,),) = await _rows(
                     connection,
                     "SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles"
                     " WHERE rolname = current_user",
                 )
-                open_to_all = await (
-                    await connection.execute(
-                        "SELECT datname FROM pg_database WHERE datallowconn AND"
-                        " has_database_privilege('public', oid, 'CONNECT') ORDER BY datname"
-                    )
-                ).fetchall()
+                open_to_all = await _rows(
+                    connection,
+                    "SELECT datname FROM pg_database WHERE datallowconn AND"
+                    " has_database_privilege('public', oid, 'CONNECT') ORDER BY datname",
+                )
         except psycopg.Error as failure:
             # libpq's text names host, port and user, never the password.
             reason = str(failure).strip().splitlines()
@@ -62,7 +62,7 @@ class PostgresProvider:
                 f"the PostgreSQL server cannot be used: {reason[0] if reason else type(failure).__name__}",
                 help="check the connection string, and that the server is running",
             ) from None
-        if not found[0]:
+        if not able:
             raise ReconcilerError(
                 "the PostgreSQL role may not create roles and databases",
                 help="ALTER ROLE … CREATEROLE CREATEDB",
@@ -71,25 +71,19 @@ class PostgresProvider:
 
     async def provision(self, resource: Resource) -> Provisioned:
         """Make the missing of role and database. The password is derived from the key, not stored."""
-        name = _name_of(resource)
-        password = resource.secret("database password")
+        name, password = _name_of(resource), resource.secret("database password")
+        named = sql.Identifier(name)
         async with self._connected() as connection:
             if not await self._owns_role(connection, resource):
                 await self._make_role(connection, resource, password)
             owner = await self._owner(connection, name)
             if owner is None:
-                await connection.execute(
-                    # template1 is open to every role: one that is connected to it would block all creates.
-                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE template0").format(
-                        sql.Identifier(name), sql.Identifier(name)
-                    )
-                )
+                # template1 is open to every role: one that is connected to it would block all creates.
+                await _run(connection, "CREATE DATABASE {} OWNER {} TEMPLATE template0", named, named)
             elif owner != name:
                 raise Declined("a database with this name exists, but this provider did not create it")
             # Every role may connect to a new database until this is said; saying it again changes nothing.
-            await connection.execute(
-                sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name))
-            )
+            await _run(connection, "REVOKE CONNECT ON DATABASE {} FROM PUBLIC", named)
             address = _address(connection, name, password)
         return Provisioned({"DATABASE_URL": address}, plan=PLAN)
 
@@ -98,28 +92,25 @@ class PostgresProvider:
         async with self._connected() as connection:
             if not await self._owns_role(connection, resource):
                 raise RuntimeError("the role is gone")
-            await connection.execute(
-                sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(
-                    sql.Identifier(_name_of(resource)), sql.Literal(await _connections(connection, resource))
-                )
-            )
+            name, limit = sql.Identifier(_name_of(resource)), await _connections(connection, resource)
+            await _run(connection, "ALTER ROLE {} CONNECTION LIMIT {}", name, sql.Literal(limit))
 
     async def get(self, resource: Resource, visitor: Visitor | None) -> Report:
         """`sleeping` while the role may not log in. Members are not shown what the server counts."""
         name = _name_of(resource)
         async with self._connected() as connection:
-            found = await (
-                await connection.execute(
-                    "SELECT rolcanlogin, rolconnlimit, pg_database_size(datname),"
-                    " (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname)"
-                    " FROM pg_roles r JOIN pg_database d ON d.datdba = r.oid"
-                    " WHERE rolname = %s AND datname = %s",
-                    (name, name),
-                )
-            ).fetchone()
-        if found is None:
+            found = await _rows(
+                connection,
+                "SELECT rolcanlogin, rolconnlimit, pg_database_size(datname),"
+                " (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname)"
+                " FROM pg_roles r JOIN pg_database d ON d.datdba = r.oid"
+                " WHERE rolname = %s AND datname = %s",
+                name,
+                name,
+            )
+        if not found:
             return Report("error", PLAN, {"error": "the database or its role is gone"})
-        may_log_in, limit, size, connections = found
+        ((may_log_in, limit, size, connections),) = found
         details: dict[str, Any] = {"database": name, "size_bytes": size}
         if visitor is None or visitor.role == "admin":
             details |= {"connections": connections, "connection_limit": limit}
@@ -131,20 +122,19 @@ class PostgresProvider:
         async with self._connected() as connection:
             if not await self._owns_role(connection, resource):
                 return
-            await connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(name))
+            await _run(connection, "ALTER ROLE {} NOLOGIN", name)
             if await self._owner(connection, _name_of(resource)) == _name_of(resource):
-                await connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
-            await connection.execute(sql.SQL("DROP ROLE {}").format(name))
+                await _run(connection, "DROP DATABASE {} WITH (FORCE)", name)
+            await _run(connection, "DROP ROLE {}", name)
 
     async def costs(self, resources: Sequence[Resource]) -> Sequence[Cost]:
         """A flat price and one for each GB that the database takes now."""
         async with self._connected() as connection:
-            rows = await (
-                await connection.execute(
-                    "SELECT datname, pg_database_size(datname) FROM pg_database d WHERE datname = ANY(%s)",
-                    ([_name_of(resource) for resource in resources],),
-                )
-            ).fetchall()
+            rows = await _rows(
+                connection,
+                "SELECT datname, pg_database_size(datname) FROM pg_database d WHERE datname = ANY(%s)",
+                [_name_of(resource) for resource in resources],
+            )
         sizes = dict(rows)
         costs = []
         for resource in resources:
@@ -156,68 +146,53 @@ class PostgresProvider:
         return costs
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def _connected(self) -> AsyncIterator[_Connection]:
         connection = await psycopg.AsyncConnection.connect(
             self.server, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
         )
         async with connection:
             yield connection
 
-    async def _make_role(
-        self, connection: psycopg.AsyncConnection[Any], resource: Resource, password: str
-    ) -> None:
+    async def _make_role(self, connection: _Connection, resource: Resource, password: str) -> None:
         name = _name_of(resource)
         # The server gets, and perhaps logs, only what it stores: never the password itself.
         verifier = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
         limit = await _connections(connection, resource)
         async with connection.transaction():
             try:
-                await connection.execute(
-                    sql.SQL(
-                        "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE"
-                        " CONNECTION LIMIT {} PASSWORD {}"
-                    ).format(
-                        sql.Identifier(name),
-                        sql.Literal(limit),
-                        sql.Literal(verifier.decode()),
-                    )
+                await _run(
+                    connection,
+                    "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE"
+                    " CONNECTION LIMIT {} PASSWORD {}",
+                    sql.Identifier(name),
+                    sql.Literal(limit),
+                    sql.Literal(verifier.decode()),
                 )
             except psycopg.errors.DuplicateObject:
                 raise Declined("a role with this name exists, but this provider did not create it") from None
             await self._put_mark(connection, resource)
-            (superuser,) = await _one(
+            ((superuser,),) = await _rows(
                 connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
             )
             if not superuser:  # who makes a database for a role must be a member of it
-                await connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(name)))
+                await _run(connection, "GRANT {} TO CURRENT_USER", sql.Identifier(name))
 
-    async def _owns_role(self, connection: psycopg.AsyncConnection[Any], resource: Resource) -> bool:
-        found = await (
-            await connection.execute(
-                "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s",
-                (_name_of(resource),),
-            )
-        ).fetchone()
-        if found is not None and found[0] == f"{self._maker()}: {resource.order.id}":
+    async def _owns_role(self, connection: _Connection, resource: Resource) -> bool:
+        query = "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s"
+        found = await _rows(connection, query, _name_of(resource))
+        if found == [(f"{self._maker()}: {resource.order.id}",)]:
             await self._put_mark(connection, resource)  # as versions before 0.3 wrote it
             return True
-        return found is not None and found[0] == self._mark(resource)
+        return found == [(self._mark(resource),)]
 
-    async def _put_mark(self, connection: psycopg.AsyncConnection[Any], resource: Resource) -> None:
-        await connection.execute(
-            sql.SQL("COMMENT ON ROLE {} IS {}").format(
-                sql.Identifier(_name_of(resource)), sql.Literal(self._mark(resource))
-            )
-        )
+    async def _put_mark(self, connection: _Connection, resource: Resource) -> None:
+        name, mark = sql.Identifier(_name_of(resource)), sql.Literal(self._mark(resource))
+        await _run(connection, "COMMENT ON ROLE {} IS {}", name, mark)
 
-    async def _owner(self, connection: psycopg.AsyncConnection[Any], database: str) -> str | None:
-        found = await (
-            await connection.execute(
-                "SELECT rolname FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba WHERE datname = %s",
-                (database,),
-            )
-        ).fetchone()
-        return None if found is None else str(found[0])
+    async def _owner(self, connection: _Connection, database: str) -> str | None:
+        query = "SELECT rolname FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba WHERE datname = %s"
+        found = await _rows(connection, query, database)
+        return str(found[0][0]) if found else None
 
     def _mark(self, resource: Resource) -> str:
         """The comment by which a role is recognised as ours. Every role can read it, so it holds no id."""
@@ -232,14 +207,14 @@ def _name_of(resource: Resource) -> str:
     return f"ext_{hashlib.sha256(resource.order.id.encode()).hexdigest()[:24]}"
 
 
-async def _connections(connection: psycopg.AsyncConnection[Any], resource: Resource) -> int:
+async def _connections(connection: _Connection, resource: Resource) -> int:
     """How many connections the resource may hold: some for each region, at most a share of the server's."""
     wanted = CONNECTIONS_PER_REGION * (1 + len(set(resource.order.read_regions or [])))
-    (most,) = await _one(connection, "SELECT current_setting('max_connections')::int")
+    ((most,),) = await _rows(connection, "SELECT current_setting('max_connections')::int")
     return int(min(wanted, max(1, most // LARGEST_SHARE)))
 
 
-def _address(connection: psycopg.AsyncConnection[Any], name: str, password: str) -> str:
+def _address(connection: _Connection, name: str, password: str) -> str:
     """The database's connection string, at the host by which this provider reaches the server itself."""
     info = connection.info
     credentials = f"{quote(name)}:{quote(password)}"
@@ -248,16 +223,14 @@ def _address(connection: psycopg.AsyncConnection[Any], name: str, password: str)
             f"postgresql://{credentials}@/{quote(name)}?{urlencode({'host': info.host, 'port': info.port})}"
         )
     host = f"[{info.host}]" if ":" in info.host else info.host
-    more = {
-        key: value
-        for key, value in conninfo_to_dict(connection.info.dsn).items()
-        if key == "sslmode" and value is not None
-    }
-    query = f"?{urlencode(more)}" if more else ""
+    mode = conninfo_to_dict(info.dsn).get("sslmode")
+    query = "" if mode is None else f"?{urlencode({'sslmode': mode})}"
     return f"postgresql://{credentials}@{host}:{info.port}/{quote(name)}{query}"
 
 
-async def _one(connection: psycopg.AsyncConnection[Any], query: str) -> tuple[Any, ...]:
-    found = await (await connection.execute(query)).fetchone()
-    assert found is not None
-    return tuple(found)
+async def _run(connection: _Connection, statement: LiteralString, *parts: sql.Composable) -> None:
+    await connection.execute(sql.SQL(statement).format(*parts))
+
+
+async def _rows(connection: _Connection, query: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(query, values or None)).fetchall()

@@ -46,6 +46,7 @@ _NOT_FOUND = "there is no such resource"
 _BUSY = "another request is changing this resource; try again"
 
 Answer = tuple[int, dict[str, Any]]
+_Work = Callable[[str], Awaitable[Answer]]
 _log = structlog.get_logger("reconciler.provider")
 
 
@@ -84,7 +85,7 @@ class Resources:
             self._begin(order)
             return await self._make(key)
 
-        answer = await self._answered(lambda: self._holding(order.id, begin, busy=later), later)
+        answer = await self._answered(order.id, begin, later, busy=later)
         self._refuse_another(order)  # another order may have come first meanwhile
         return answer
 
@@ -116,7 +117,7 @@ class Resources:
                 self._outbox.add("resource.updated", shown, self._now())
             return 200, shown
 
-        return await self._answered(lambda: self._holding(key, change), None)
+        return await self._answered(key, change, None)
 
     async def get(self, id: str, visitor: Visitor | None = None) -> Answer:
         """200 with the resource as it is now; an unfinished one as it was last recorded."""
@@ -139,37 +140,28 @@ class Resources:
             self._store.update("resources", {"id": row["id"]}, **removing)
             return await self._remove(key)
 
-        return await self._answered(
-            lambda: self._holding(key, begin),
-            (202, {"id": self._known(key)["resource_id"], "status": DELETING}),
-        )
+        later = (202, {"id": self._known(key)["resource_id"], "status": DELETING})
+        return await self._answered(key, begin, later)
 
     async def costs(self) -> Answer:
         """200 with what each finished resource costs."""
         rows = self._store.rows("SELECT * FROM resources WHERE phase = ? ORDER BY id", _MADE)
         costs: Sequence[Cost] = await self._functions.costs([self._resource(row) for row in rows])
+        shown = ("amount", "currency", "per")
         return 200, {
             "costs": [
-                {
-                    "id": cost.resource_id,
-                    "amount": cost.amount,
-                    "currency": cost.currency,
-                    "per": cost.per,
-                    **cost.details,
-                }
+                {"id": cost.resource_id, **{name: getattr(cost, name) for name in shown}, **cost.details}
                 for cost in costs
             ]
         }
 
-    def organization_of(self, id: str) -> str:
-        """Raises Refusal (404)."""
-        found: str = Order.model_validate_json(self._known(id)["wanted"]).organization_id
-        return found
-
-    def shown(self, id: str) -> Mapping[str, Any]:
-        """The resource as it was last recorded, without asking its function."""
-        row = self._known(id)
-        return _shown(row, Report(row["status"], row["plan"]))
+    def organization_of(self, id: str) -> str | None:
+        """The organization of the resource; None when there is no such resource."""
+        try:
+            row = self._known(id)
+        except Refusal:
+            return None
+        return Order.model_validate_json(row["wanted"]).organization_id
 
     async def watch(self) -> None:
         """Ask for the state of every resource, and report changes that no call made."""
@@ -179,7 +171,7 @@ class Resources:
             except Refusal:
                 continue  # taken away meanwhile
             except Exception as failure:
-                self._log("resource.unreadable", row["id"], reason=type(failure).__name__)
+                _log.info("resource.unreadable", resource=row["id"], reason=type(failure).__name__)
 
     def _refuse_another(self, order: Order) -> Row | None:
         """The resource of that id, unless it is another order's: Refusal (409)."""
@@ -199,7 +191,7 @@ class Resources:
 
     def _begin(self, order: Order) -> None:
         """Write the order down, under the lease. An order that failed before starts again."""
-        written, now = _written(order), self._now()
+        written = _written(order)
         with self._store.transaction():
             row = self._refuse_another(order)
             if row is None or row["phase"] == _FAILED:
@@ -215,18 +207,17 @@ class Resources:
                         phase=_MAKING,
                         status=PROVISIONING,
                         name=order.name,
-                        made_at=now,
+                        made_at=self._now(),
                     )
                 except IntegrityError:
                     raise Refusal(409, "`id` already belongs to another resource") from None
             self._store.insert(
                 "people",
                 replacing=True,
-                organization_id=order.organization_id,
-                user_id=order.user_id,
+                **order.model_dump(include={"organization_id", "user_id"}),
                 email=order.user_email,
                 role=order.user_role,
-                seen_at=now,
+                seen_at=self._now(),
             )
 
     async def _make(self, key: str) -> Answer:
@@ -236,7 +227,8 @@ class Resources:
             raise Refusal(409, "the resource is being deleted")
         try:
             made = await self._functions.provision(self._resource(row))
-            _check(made)
+            if not all(isinstance(text, str) for item in made.config.items() for text in item):
+                raise TypeError("`config` must map text to text")
         except Exception as failure:
             if row["phase"] == _MAKING:
                 reason = str(failure) if isinstance(failure, Declined) else "provisioning failed"
@@ -247,7 +239,13 @@ class Resources:
             self._record(row, made, digest)
         elif row["config_digest"] != digest:
             raise RuntimeError("provision returned a different configuration than the first time")
-        return 201, self._provisioned(self._known(key), made)
+        row = self._known(key)
+        answer = {
+            "id": row["resource_id"],
+            "config": dict(made.config),
+            **{name: row[name] for name in ("status", "name", "platform_app_name")},
+        }
+        return 201, {name: value for name, value in answer.items() if value is not None}
 
     def _record(self, row: Row, made: Provisioned, digest: str) -> None:
         with self._store.transaction():
@@ -266,7 +264,7 @@ class Resources:
             )
             shown = _shown(self._known(row["id"]), Report(made.status, made.plan))
             self._outbox.add("resource.created", shown, self._now())
-        self._log("resource.made", row["id"])
+        _log.info("resource.made", resource=row["id"])
 
     async def _remove(self, key: str) -> Answer:
         row = self._known(key)
@@ -274,7 +272,7 @@ class Resources:
         with self._store.transaction():
             self._store.change("DELETE FROM resources WHERE id = ?", key)
             self._outbox.add("resource.deleted", _shown(row, Report(DELETED, row["plan"])), self._now())
-        self._log("resource.removed", key)
+        _log.info("resource.removed", resource=key)
         return 200, {"id": row["resource_id"], "status": DELETED}
 
     def _note(self, row: Row, report: Report) -> None:
@@ -284,9 +282,7 @@ class Resources:
             if self._store.update("resources", before, status=report.status, plan=report.plan):
                 self._outbox.add("resource.updated", _shown(row, report), self._now())
 
-    async def _holding(
-        self, key: str, work: Callable[[str], Awaitable[Answer]], busy: Answer | None = None
-    ) -> Answer:
+    async def _holding(self, key: str, work: _Work, busy: Answer | None) -> Answer:
         """The answer of `work`, done under the lease of the resource.
 
         While another worker holds the lease for too long: `busy`, or Refusal (409).
@@ -303,28 +299,31 @@ class Resources:
         finally:
             self._store.release(_lease(key))
 
-    async def _resume(self, key: str, work: Callable[[str], Awaitable[Answer]]) -> None:
+    async def _resume(self, key: str, work: _Work) -> None:
         try:
             await work(key)
         except Exception as failure:
-            self._log("resource.failed", key, reason=type(failure).__name__)
+            _log.info("resource.failed", resource=key, reason=type(failure).__name__)
         finally:
             self._store.release(_lease(key))
 
-    async def _answered(self, work: Callable[[], Awaitable[Answer]], later: Answer | None) -> Answer:
-        """The answer of `work`, or `later` when that takes too long; the work still continues.
+    async def _answered(
+        self, key: str, work: _Work, later: Answer | None, busy: Answer | None = None
+    ) -> Answer:
+        """The answer of `_holding`, or `later` when that takes too long; the work still continues.
 
         It runs in the kit's own task group: neither a client that leaves nor the end of a request stops it.
         """
         if self._tasks is None:
             raise RuntimeError("the kit is not running: use its lifespan, see docs/providers.md")
-        ended, outcome = anyio.Event(), _Outcome()
+        ended = anyio.Event()
+        outcome: list[Answer | Exception] = []
 
         async def run() -> None:
             try:
-                outcome.answer = await work()
+                outcome.append(await self._holding(key, work, busy))
             except Exception as failure:
-                outcome.failure = failure
+                outcome.append(failure)
                 if not isinstance(failure, Refusal | Declined):
                     _log.error("function.failed", reason=type(failure).__name__)
             finally:
@@ -333,9 +332,9 @@ class Resources:
         self._tasks.start_soon(run)
         with anyio.move_on_after(None if later is None else self._settings.answer_s):
             await ended.wait()
-        if outcome.failure is not None:
-            raise outcome.failure
-        answer = outcome.answer or later
+        answer = outcome[0] if outcome else later
+        if isinstance(answer, Exception):
+            raise answer
         if answer is None:
             raise RuntimeError("the work was interrupted")
         return answer
@@ -352,26 +351,8 @@ class Resources:
         order = Order.model_validate_json(row["wanted"])
         return Resource(row["resource_id"], order, row["name"], row["status"], row["plan"], self._store.key)
 
-    def _provisioned(self, row: Row, made: Provisioned) -> dict[str, Any]:
-        answer = {
-            "id": row["resource_id"],
-            "config": dict(made.config),
-            "status": row["status"],
-            "name": row["name"],
-            "platform_app_name": row["platform_app_name"],
-        }
-        return {name: value for name, value in answer.items() if value is not None}
-
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-    def _log(self, event: str, key: str, **more: Any) -> None:
-        _log.info(event, resource=key, **more)
-
-
-class _Outcome:
-    answer: Answer | None = None
-    failure: Exception | None = None
 
 
 def _lease(key: str) -> str:
@@ -397,25 +378,16 @@ def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"this id was already ordered with a different {listed}; to change a resource, use PATCH"
 
 
-def _check(made: Provisioned) -> None:
-    for name, value in made.config.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError("`config` must map text to text")
-
-
 def _shown(row: Row, report: Report) -> dict[str, Any]:
     """The resource as the platform's GET and the webhooks show it."""
     order = Order.model_validate_json(row["wanted"])
+    ordered = ("organization_id", "user_id", "primary_region", "read_regions", "ip_address")
     fields = {
         "id": row["resource_id"],
         "name": row["name"],
         "status": report.status,
         "plan": report.plan,
-        "organization_id": order.organization_id,
-        "user_id": order.user_id,
-        "primary_region": order.primary_region,
-        "read_regions": order.read_regions,
-        "ip_address": order.ip_address,
+        **{name: getattr(order, name) for name in ordered},
         "platform_app_name": row["platform_app_name"],
     }
     known = {name: value for name, value in fields.items() if value is not None}

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
+from importlib import resources
 from sqlite3 import Row
 from typing import Any
 
@@ -46,35 +47,6 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
 }
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{{ title }}</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }
-th { text-align: left; padding-right: 2rem; font-weight: 600 } td { overflow-wrap: anywhere }
-</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-{% if text %}<p>{{ text }}</p>{% endif %}
-{% if visitor %}
-<table>
-{% for name, value in rows %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
-{% endfor %}
-</table>
-{% if unsent %}
-<p>The platform has not taken {{ unsent }} of our messages about this resource yet.</p>
-{% endif %}
-<p>Signed in as {{ visitor.name }} ({{ visitor.email }}),
-<strong>{{ visitor.role }}</strong> of this organization.</p>
-<form method="post" action="{{ end }}"><button>Sign out</button></form>
-{% endif %}
-</body>
-</html>
-"""
-
 
 class SignIn:
     """`transport`: to the platform's sign-in service; None when nobody can sign in."""
@@ -96,6 +68,12 @@ class SignIn:
             self._oauth = OAuth(settings.sign_in, settings.address(CALLBACK_PATH), transport)
         # `__Host-`: no other host of the domain can have planted it.
         self._mark = "__Host-" if settings.secure else ""
+        self._cookies: dict[str, Any] = {
+            "path": "/",
+            "secure": settings.secure,
+            "httponly": True,
+            "samesite": "lax",
+        }
 
     async def start(self, request: Request) -> Response:
         """Redirect to the resource's page if signed in for its organization, else to the platform.
@@ -109,7 +87,7 @@ class SignIn:
         if self._oauth is None:
             return _problem(501, "Nobody can sign in here", "This provider has no sign-in set up.")
         id = request.path_params["id"]
-        organization_id = self._organization_of(id)
+        organization_id = self._resources.organization_of(id)
         session = self._session(request)
         if session is not None and session["organization_id"] == organization_id:
             return self._to_page(id)
@@ -130,7 +108,7 @@ class SignIn:
             return _problem(
                 403, "The platform did not sign you in", "You can open the resource again to start over."
             )
-        organization_id = self._organization_of(begun["resource_id"])
+        organization_id = self._resources.organization_of(begun["resource_id"])
         try:
             info, lifetime_s = await self._oauth.introduce(code, begun["verifier"])
         except SignInFailed as failure:
@@ -164,18 +142,10 @@ class SignIn:
         """The resource's page, if signed in for its organization; else a redirect to the sign-in."""
         id = request.path_params["id"]
         session = self._session(request)
-        if session is None:
+        if session is None or self._resources.organization_of(id) != session["organization_id"]:
             return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
         try:
-            if self._organization_of(id) != session["organization_id"]:
-                return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
-            visitor = Visitor(
-                session["user_id"],
-                session["name"],
-                session["email"],
-                session["organization_id"],
-                "admin" if session["role"] == "admin" else "member",
-            )
+            visitor = Visitor(**{name: session[name] for name in Visitor.__struct_fields__})
             _, shown = await self._resources.get(id, visitor)
         except Refusal:
             return _problem(404, "There is no such resource", "It may have been removed.")
@@ -193,13 +163,6 @@ class SignIn:
         response = _problem(200, "You are signed out", "Open the resource again to sign in.")
         self._drop(response, "session")
         return response
-
-    def _organization_of(self, id: str) -> str | None:
-        """The organization of the resource; None when there is no such resource."""
-        try:
-            return self._resources.organization_of(id)
-        except Refusal:
-            return None
 
     def _decoy(self, id: str) -> str:
         """An organization without members, always the same one for this `id`."""
@@ -266,20 +229,10 @@ class SignIn:
         return f"{self._mark}{name}"
 
     def _keep(self, response: Response, name: str, value: str, lifetime_s: int) -> None:
-        response.set_cookie(
-            self._cookie(name),
-            value,
-            max_age=lifetime_s,
-            path="/",
-            secure=self._settings.secure,
-            httponly=True,
-            samesite="lax",
-        )
+        response.set_cookie(self._cookie(name), value, max_age=lifetime_s, **self._cookies)
 
     def _drop(self, response: Response, name: str) -> None:
-        response.delete_cookie(
-            self._cookie(name), path="/", secure=self._settings.secure, httponly=True, samesite="lax"
-        )
+        response.delete_cookie(self._cookie(name), **self._cookies)
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
@@ -313,4 +266,5 @@ def _resource_page(
 
 @cache
 def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
+    source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return Environment(autoescape=True).from_string(source)

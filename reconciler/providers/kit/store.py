@@ -12,7 +12,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class Store:
             _make_folder(path.parent)
             self._workers.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            with _locked_file(path.with_name(f"{path.name}.lock")):
+            with os.fdopen(_hold(path.with_name(f"{path.name}.lock"))):
                 self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._connection.row_factory = sqlite3.Row
                 self._migrate()
@@ -253,13 +253,3 @@ def _hold(file: Path) -> int:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
-
-
-@contextmanager
-def _locked_file(file: Path) -> Iterator[None]:
-    descriptor = _hold(file)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)

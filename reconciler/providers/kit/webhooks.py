@@ -75,7 +75,11 @@ class Outbox:
 
     async def send_due(self) -> None:
         """Send the first waiting line of each resource, if its time has come, until none is due."""
-        while due := self._due():
+        while due := self._store.rows(
+            "SELECT * FROM outbox WHERE next_at <= ? AND seq IN"
+            " (SELECT min(seq) FROM outbox WHERE outcome = 'waiting' GROUP BY resource_id) ORDER BY seq",
+            self._now(),
+        ):
             for row in due:
                 await self._send(row)
         self._store.change(
@@ -89,15 +93,6 @@ class Outbox:
         )
         return 0 if found is None else int(found["n"])
 
-    def _due(self) -> list[Row]:
-        return list(
-            self._store.rows(
-                "SELECT * FROM outbox WHERE next_at <= ? AND seq IN"
-                " (SELECT min(seq) FROM outbox WHERE outcome = 'waiting' GROUP BY resource_id) ORDER BY seq",
-                self._now(),
-            )
-        )
-
     async def _send(self, row: Row) -> None:
         now = self._now()
         signed_at = row["signed_at"]
@@ -107,31 +102,19 @@ class Outbox:
             self._store.update("outbox", {"seq": row["seq"]}, signed_at=signed_at)
         problem = await self._post(_body(row, signed_at))
         now = self._now()
+        changes = {"attempts": row["attempts"] + 1, "problem": problem}
         if problem is None:
-            self._end(row, "sent", None, now)
+            changes |= {"outcome": "sent", "ended_at": now}
         elif now - row["made_at"] >= self._settings.give_up_s:
-            self._end(row, "given up", problem, now)
+            changes |= {"outcome": "given up", "ended_at": now}
             _log.error("webhook.given_up", resource=row["resource_id"], action=row["action"], reason=problem)
         else:
             wait_s = min(FIRST_RETRY_S * 2 ** min(row["attempts"], 32), LONGEST_RETRY_S)
-            wait_s *= self._random.uniform(0.5, 1.0)
-            attempts = row["attempts"] + 1
-            self._store.update(
-                "outbox", {"seq": row["seq"]}, attempts=attempts, next_at=now + wait_s, problem=problem
-            )
+            changes["next_at"] = now + wait_s * self._random.uniform(0.5, 1.0)
             _log.warning(
                 "webhook.not_taken", resource=row["resource_id"], action=row["action"], reason=problem
             )
-
-    def _end(self, row: Row, outcome: str, problem: str | None, now: float) -> None:
-        self._store.update(
-            "outbox",
-            {"seq": row["seq"]},
-            attempts=row["attempts"] + 1,
-            outcome=outcome,
-            problem=problem,
-            ended_at=now,
-        )
+        self._store.update("outbox", {"seq": row["seq"]}, **changes)
 
     async def _post(self, body: bytes) -> str | None:
         """None when the platform took it; otherwise the reason, without secrets."""

@@ -7,9 +7,8 @@ new_app_404_s). An organization exists as soon as an app, a cluster or a user na
 Source: platform notes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import ConfigDict, Field
 
@@ -97,23 +96,11 @@ def listed_in_app(world: World, cls: type[T], app_name: str) -> Iterable[T]:
     return world.children(cls, app_name)
 
 
-def lists_in_apps(name: str) -> Callable[[World], Iterator[str]]:
-    """Give the function that yields the path of the list `name` of every app."""
-
-    def paths(world: World) -> Iterator[str]:
-        for app in world.all(App):
-            yield f"/v1/apps/{quote(app.id, safe='')}/{name}"
-
-    return paths
-
-
 def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:
     """Create the app, or change what is given of an existing one; its organization exists from then on."""
     app = world.find(App, name)
-    if app is None:
-        app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION, created_at=world.now)
-        world.put(app)
-    before = (app.org_slug, app.primary_region)
+    before = app and (app.org_slug, app.primary_region)
+    app = app or App(name, PERSONAL, DEFAULT_REGION, created_at=world.now)
     app.org_slug, app.primary_region = org_slug or app.org_slug, primary_region or app.primary_region
     if (app.org_slug, app.primary_region) != before:
         world.put(app)
@@ -167,8 +154,7 @@ class AppItem(Item):
     primary_region: Text | None = None
     secrets_version: Count | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.name,)
+    unique = ("name",)
 
 
 def _plant(world: World, item: AppItem) -> None:

@@ -16,25 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import parse_time
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    Item,
-    Items,
-    Name,
-    Part,
-    Routes,
-    Seed,
-    Text,
-    apps_in,
-    moment,
-    moment_or_now,
-    one_of,
-)
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, reply
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
-from reconciler.sandbox.world import Thing, Transition, Transitions, World
+from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire import cluster as wires
 
 # plan → (cpu_kind, cpus, memory_mb)
@@ -50,7 +36,6 @@ POOL_MODES = ("session", "transaction")
 PORT = 5432
 RESTORE_PATH = "/v1/postgres/{postgres_cluster_id}/restore"
 _PLAN_BY_LOWER_CASE = {plan.lower(): plan for plan in PLANS}
-_NAME = re.compile(wires.NAME)
 _OFFSET = re.compile(r".*(?:[Zz]|[+-]\d{2}:\d{2})")
 _GONE = ("deleting", "deleted")
 _HOUR_S = 3600
@@ -79,7 +64,7 @@ class Cluster(Thing):
     deleted_at: float | None = None
 
 
-route = Routes("cluster")
+route = part.Routes("cluster")
 
 
 @route(
@@ -104,14 +89,13 @@ def create(world: World, request: Request) -> Response:
     if world.switches["cluster_create"] == "failed":
         raise Refusal(400, "creation failed")
     disk_gb, version, pool_mode, postgis = _DEFAULTS[world.switches["cluster_defaults"]]
-    name, plan = _name(body), _plan(body)
     wish = read(body, wires.ClusterCreate)
     cluster = Cluster(
         world.new_id(),
-        name=name,
+        name=(wish.name or "").strip(),
         org_slug=org_slug,
         region=wish.region,
-        plan=plan,
+        plan=_PLAN_BY_LOWER_CASE[wish.plan.lower()],
         disk_size_gb=wish.disk_size_gb or disk_gb,
         pg_major_version=wish.pg_major_version or version,
         pool_mode=wish.pool_mode or pool_mode,
@@ -145,8 +129,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
         raise Refusal(404, "Cluster not found")
-    body = request.object()
-    name, wish = _name(body), read(body, wires.ClusterRestore)
+    wish = request.read(wires.ClusterRestore)
     backup_id, pitr_time = wish.backup_id, wish.pitr_time
     if backup_id is None and pitr_time is None and world.switches["restore_target"] == "optional":
         backup_id = source.backups[-1]["id"] if source.backups else ""
@@ -160,7 +143,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
         label = rfc3339(_inside_window(world, source, pitr_time or ""))
     cluster = Cluster(
         world.new_id(),
-        name=name or f"{source.name} {label}"[:63],
+        name=(wish.name or "").strip() or f"{source.name} {label}"[:63],
         **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
@@ -226,6 +209,9 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     """The cluster as reads show it. Endpoints appear when it is ready."""
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
+    endpoints = {
+        way: {"host": f"{way}.{cluster.id}.postgres.internal", "port": PORT} for way in ("direct", "pooler")
+    }
     return {
         **cluster.shown("id", "name"),
         "organization": organization_wire(cluster.org_slug),
@@ -236,7 +222,7 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
         "memory_mb": memory_mb,
         **cluster.shown("disk_size_gb", "replicas", "postgis_enabled"),
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
-        "endpoints": _endpoints(cluster) if cluster.state == "ready" else {},
+        "endpoints": {"primary": endpoints} if cluster.state == "ready" else {},
         "created_at": rfc3339(cluster.created_at),
         "storage_provisioned_bytes": provisioned,
         "storage_used_bytes": used,
@@ -294,22 +280,6 @@ def _required(world: World, id: str) -> Cluster:
     return cluster
 
 
-def _name(body: Mapping[str, Any]) -> str:
-    """The wished name, "" when one is to be generated. Raises Refusal 422 in better words than a pattern."""
-    name = body.get("name", "")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise refused("name", "must be at most 63 printable characters")
-    return name.strip()
-
-
-def _plan(body: Mapping[str, Any]) -> str:
-    """The plan, matched case-insensitively. Raises Refusal 422."""
-    plan = _PLAN_BY_LOWER_CASE.get(str(body.get("plan")).lower())
-    if plan is None:
-        raise refused("plan", f"must be one of {', '.join(PLANS)}")
-    return plan
-
-
 def _inside_window(world: World, source: Cluster, text: str) -> float:
     """The moment in `text`, in seconds. Raises Refusal 422 without a UTC offset or outside of the window.
 
@@ -336,15 +306,6 @@ def _summary(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _endpoints(cluster: Cluster) -> dict[str, Any]:
-    return {
-        "primary": {
-            "direct": {"host": f"direct.{cluster.id}.postgres.internal", "port": PORT},
-            "pooler": {"host": f"pooler.{cluster.id}.postgres.internal", "port": PORT},
-        }
-    }
-
-
 def _storage(world: World, cluster: Cluster) -> tuple[int | None, int | None]:
     """Provisioned and used bytes as of the last hourly measurement; None before the first."""
     hours = 0 if cluster.ready_at is None else int((world.now - cluster.ready_at) // _HOUR_S)
@@ -362,58 +323,58 @@ _DEFAULTS = {
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
 
 
-Plan = Annotated[str, one_of(*PLANS)]
+Plan = Annotated[str, part.one_of(*PLANS)]
 
 
-class OrganizationItem(Item):
+class OrganizationItem(part.Item):
     """The organization of a cluster in a seed; it exists from then on."""
 
-    slug: Name
+    slug: part.Name
     name: str | None = None
 
 
-class AttachedAppItem(Item):
+class AttachedAppItem(part.Item):
     """An app that a cluster is attached to."""
 
-    name: Name
+    name: part.Name
 
 
-class BackupItem(Item):
+class BackupItem(part.Item):
     """A backup of a cluster in a seed."""
 
-    id: Text
-    type: Annotated[str, one_of("full", "incr", "diff")] = "full"
-    status: Text = "completed"
-    size_bytes: Count | None = None
-    started_at: Date | None = None
-    finished_at: Date | None = None
+    id: part.Text
+    type: Annotated[str, part.one_of("full", "incr", "diff")] = "full"
+    status: part.Text = "completed"
+    size_bytes: part.Count | None = None
+    started_at: part.Date | None = None
+    finished_at: part.Date | None = None
 
 
-class ClusterItem(Item):
+class ClusterItem(part.Item):
     """A cluster in a seed: what the world shows of it."""
 
-    id: Name | None = None
-    name: Text | None = None
+    id: part.Name | None = None
+    name: part.Text | None = None
     organization: OrganizationItem | None = None
-    region: Text | None = None
+    region: part.Text | None = None
     plan: Plan = "basic"
     pg_major_version: Literal["16", "17"] = "16"
     pool_mode: Literal["session", "transaction"] = "session"
-    status: Annotated[str, one_of(*wires.STATUSES)] = "ready"
+    status: Annotated[str, part.one_of(*wires.STATUSES)] = "ready"
     disk_size_gb: Annotated[int, Field(ge=10, le=1000)] = 10
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
     postgis_enabled: bool = False
     attached_apps: list[AttachedAppItem] = Field(default_factory=list)
     backups: list[BackupItem] = Field(default_factory=list)
-    created_at: Date | None = None
-    ready_at: Date | None = None
-    deleted_at: Date | None = None
+    created_at: part.Date | None = None
+    ready_at: part.Date | None = None
+    deleted_at: part.Date | None = None
     cpu_kind: str | None = None
-    cpus: Count | None = None
-    memory_mb: Count | None = None
+    cpus: part.Count | None = None
+    memory_mb: part.Count | None = None
     endpoints: dict[str, Any] | None = None
-    storage_provisioned_bytes: Count | None = None
-    storage_used_bytes: Count | None = None
+    storage_provisioned_bytes: part.Count | None = None
+    storage_used_bytes: part.Count | None = None
 
 
 _KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mode", "replicas"}
@@ -422,9 +383,9 @@ _KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mo
 def _plant(world: World, item: ClusterItem) -> None:
     slug = item.organization.slug if item.organization else PERSONAL
     register_organization(world, slug)
-    created_at = moment_or_now(world, item.created_at)
+    created_at = part.moment_or_now(world, item.created_at)
     id = item.id or world.new_id()
-    ready_at = moment(item.ready_at)
+    ready_at = part.moment(item.ready_at)
     cluster = Cluster(
         id,
         name=item.name or id,
@@ -435,20 +396,20 @@ def _plant(world: World, item: ClusterItem) -> None:
         backups=[backup.model_dump() for backup in item.backups],
         created_at=created_at,
         ready_at=created_at if ready_at is None and item.status == "ready" else ready_at,
-        deleted_at=moment(item.deleted_at),
+        deleted_at=part.moment(item.deleted_at),
     )
     world.enter(cluster, item.status)
 
 
-def _missing(items: Items) -> Iterator[str]:
-    apps = apps_in(items)
+def _missing(items: part.Items) -> Iterator[str]:
+    apps = part.apps_in(items)
     for number, cluster in enumerate(items["clusters"]):
         for place, attached in enumerate(cluster.attached_apps):
             if attached.name not in apps:
                 yield f"clusters[{number}].attached_apps[{place}].name: there is no app {attached.name}"
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "clusters",
     Cluster,
     shown=world_wire,
@@ -459,17 +420,13 @@ _SEED = Seed(
     missing=_missing,
 )
 
-
-_TRANSITIONS: Transitions = {
-    ("cluster", "creating"): Transition(30, "initializing"),
-    ("cluster", "initializing"): Transition(120, _finish_provisioning),
-    ("cluster", "deleting"): Transition(60, _finish_deleting),
-}
-
-PART = Part(
+PART = part.Part(
     routes=route.found,
-    transitions=_TRANSITIONS,
+    transitions={
+        ("cluster", "creating"): Transition(30, "initializing"),
+        ("cluster", "initializing"): Transition(120, _finish_provisioning),
+        ("cluster", "deleting"): Transition(60, _finish_deleting),
+    },
     things=(Cluster,),
-    list_paths=lambda world: ("/v1/postgres",),
     seeds=(_SEED,),
 )

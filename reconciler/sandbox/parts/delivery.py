@@ -18,7 +18,7 @@ from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.machine import shown_state
 from reconciler.sandbox.parts.provider import BillingDay, Provider, Resource
 from reconciler.sandbox.parts.volume import DAY_S
-from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
+from reconciler.sandbox.world import App, Machine, Thing, Transition, World
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 MOST_KEPT = 1000
@@ -50,7 +50,9 @@ class Delivery(Thing):
 
 def owe(world: World, provider: Provider, purpose: str, about: str, at: float, **event: Any) -> None:
     """Add a delivery; the oldest of those that are done drop out."""
-    _forget(world)
+    done = [delivery for delivery in world.all(Delivery) if delivery.state != WAITING]
+    for old in done[: max(0, len(done) - MOST_KEPT + 1)]:
+        world.remove(old)
     delivery = Delivery(
         world.new_id(), provider=provider.id, purpose=purpose, about=about, made_at=at, **event
     )
@@ -72,12 +74,6 @@ def wire(delivery: Delivery) -> dict[str, Any]:
     if delivery.purpose == "event":
         return message | {"type": delivery.type, "payload": delivery.payload}
     return message | {"answer": delivery.answer}
-
-
-def _forget(world: World) -> None:
-    done = [delivery for delivery in world.all(Delivery) if delivery.state != WAITING]
-    for delivery in done[: max(0, len(done) - MOST_KEPT + 1)]:
-        world.remove(delivery)
 
 
 def _end_day(world: World, day: BillingDay, at: float) -> None:
@@ -107,6 +103,9 @@ def note(world: World, thing: Thing, before: str, at: float) -> None:
         return
     app = world.find(App, thing.app)
     word = shown_state(world, thing)
+    data = {"Transition": f"{before} to {thing.state}"}
+    if thing.state == "failed":
+        data["Error"] = "machine failed"
     for provider in world.all(Provider):
         if provider.events and app and app.org_slug == provider.organization:
             owe(
@@ -117,15 +116,8 @@ def note(world: World, thing: Thing, before: str, at: float) -> None:
                 at,
                 type=f"io.sandbox.machine.{word}",
                 source=f"/v1/apps/{thing.app}/machines/{thing.id}",
-                payload={"machine_id": thing.id, "status": word, "data": _data(thing, before)},
+                payload={"machine_id": thing.id, "status": word, "data": data},
             )
 
 
-def _data(machine: Machine, before: str) -> dict[str, str]:
-    transition = {"Transition": f"{before} to {machine.state}"}
-    return transition | ({"Error": "machine failed"} if machine.state == "failed" else {})
-
-
-_TRANSITIONS: Transitions = {("billing_day", "passing"): Transition(DAY_S, _end_day)}
-
-PART = Part(transitions=_TRANSITIONS, things=(Delivery,))
+PART = Part(transitions={("billing_day", "passing"): Transition(DAY_S, _end_day)}, things=(Delivery,))

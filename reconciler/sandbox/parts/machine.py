@@ -13,24 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox.clock import YEAR_ONE, YEAR_ONE_S, rfc3339
+from reconciler.sandbox import part
+from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import NAME, NOT_BLANK, Refusal, Request, Response, read, reply
-from reconciler.sandbox.part import (
-    MOST,
-    Count,
-    DateOrUnknown,
-    Item,
-    Name,
-    NameOrEmpty,
-    Part,
-    Positive,
-    Routes,
-    Seed,
-    Text,
-    moment,
-    one_of,
-)
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, required_app, required_in_app
+from reconciler.sandbox.parts.app import listed_in_app, required_app, required_in_app
 from reconciler.sandbox.parts.app import register as register_app
 from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.world import Machine, World
@@ -45,59 +31,41 @@ class MachineRegistration(Wire):
     app: str = Field(pattern=NAME)
     name: str | None = Field(None, pattern=NOT_BLANK)
     region: str | None = Field(None, pattern=NOT_BLANK)
-    memory_mb: int | None = Field(None, ge=1, le=MOST)
-    swap_size_mb: int | None = Field(None, ge=0, le=MOST)
+    memory_mb: int | None = Field(None, ge=1, le=part.MOST)
+    swap_size_mb: int | None = Field(None, ge=0, le=part.MOST)
 
 
 # Source: platform notes, "Machines".
-STATES = (
-    "created",
-    "started",
-    "running",
-    "stopped",
-    "suspended",
-    "failed",
-    "starting",
-    "stopping",
-    "restarting",
-    "suspending",
-    "destroying",
-    "launch_failed",
-    "updating",
-    "replacing",
-    "destroyed",
-    "replaced",
-    "migrated",
-)
+STATES = (*wires.POWER, "updating", "replacing", *sorted(wires.GONE_STATES))
 
 
-class GuestItem(Item):
+class GuestItem(part.Item):
     """The size of a machine."""
 
-    cpus: Positive | None = None
+    cpus: part.Positive | None = None
     cpu_kind: Literal["shared", "performance"] | None = None
-    memory_mb: Positive | None = None
+    memory_mb: part.Positive | None = None
 
 
-class InitItem(Item):
+class InitItem(part.Item):
     """How a machine starts."""
 
-    swap_size_mb: Count | None = None
+    swap_size_mb: part.Count | None = None
 
 
-class MountItem(Item):
+class MountItem(part.Item):
     """A volume that a machine holds, by id."""
 
-    volume: Name
+    volume: part.Name
     path: str | None = None
 
 
-class ConfigItem(Item):
+class ConfigItem(part.Item):
     """The configuration of a machine as the world shows it."""
 
     guest: GuestItem = GuestItem()
     init: InitItem = InitItem()
-    schedule: Text | None = None
+    schedule: part.Text | None = None
     mounts: list[MountItem] = Field(default_factory=list)
 
 
@@ -108,23 +76,23 @@ class MachineItem(GuestItem, InitItem):
     the machine, if it is suspended. The control verb leaves out what only the world knows.
     """
 
-    id: NameOrEmpty = None
-    app: Name
-    name: Text | None = None
-    state: Annotated[str, one_of(*STATES)] | None = None
-    region: Text | None = None
-    volumes: list[Name] | None = None
-    pending_restart: list[Name] = Field(default_factory=list)
-    schedule: Text | None = None
+    id: part.NameOrEmpty = None
+    app: part.Name
+    name: part.Text | None = None
+    state: Annotated[str, part.one_of(*STATES)] | None = None
+    region: part.Text | None = None
+    volumes: list[part.Name] | None = None
+    pending_restart: list[part.Name] = Field(default_factory=list)
+    schedule: part.Text | None = None
     config: ConfigItem = ConfigItem()
-    instance_id: Text | None = None
+    instance_id: part.Text | None = None
     snapshot: bool | None = None
     memory_kept: bool | None = None
     moved: bool = False
     host: str = ""
-    created_at: DateOrUnknown | None = None
-    updated_at: DateOrUnknown | None = None
-    booted_at: DateOrUnknown | None = None
+    created_at: part.DateOrUnknown | None = None
+    updated_at: part.DateOrUnknown | None = None
+    booted_at: part.DateOrUnknown | None = None
     private_ip: str | None = None
     host_status: str | None = None
 
@@ -145,7 +113,7 @@ def register(world: World, item: MachineItem) -> Machine:
         raise Refusal(422, f"machine {machine.id} belongs to app {machine.app}")
     held = None if item.volumes is None else [_attachable(world, app.id, id, item.id) for id in item.volumes]
     given = item.model_dump(include=_SETTINGS, exclude_none=True)
-    given |= {name: moment(text) for name in _TIMES if (text := getattr(item, name)) is not None}
+    given |= {name: part.moment(text) for name in _TIMES if (text := getattr(item, name)) is not None}
     state = item.state
     if machine is None:
         state = state or "started"
@@ -169,7 +137,8 @@ def register(world: World, item: MachineItem) -> Machine:
         setattr(machine, name, value)
     if machine.state == "suspended" and item.snapshot is not None:
         machine.memory_kept = item.snapshot
-    _note_mounts(world, machine)
+    for volume in mounted(world, machine):  # since the last boot: all of it is in use
+        machine.used_gb.setdefault(volume.id, volume.size_gb)
     machine.used_gb |= dict.fromkeys(item.pending_restart, 0)
     world.put(machine)
     return machine
@@ -181,7 +150,7 @@ def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _MACHINES = "/v1/apps/{app_name}/machines"
-route = Routes("machine")
+route = part.Routes("machine")
 
 
 @route.extended("GET", _MACHINES, "List machines", list[wires.Machine], gives={"machine_id": "/0/id"})
@@ -237,8 +206,8 @@ def wire(world: World, machine: Machine) -> dict[str, Any]:
         "private_ip": "fdaa::1",
         "host_status": "ok",
         "config": config,
-        "created_at": _time(machine.created_at),
-        "updated_at": _time(machine.updated_at),
+        "created_at": rfc3339(machine.created_at),
+        "updated_at": rfc3339(machine.updated_at),
     }
 
 
@@ -270,10 +239,6 @@ def shown_state(world: World, machine: Machine) -> str:
     return word if machine.state in wires.RUNNING else machine.state
 
 
-def _time(at: float) -> str:
-    return YEAR_ONE if at == YEAR_ONE_S else rfc3339(at)
-
-
 def mounted(world: World, machine: Machine) -> Sequence[Volume]:
     """The volumes that it holds."""
     volumes = world.children(Volume, machine.app)
@@ -299,12 +264,6 @@ def _attach(world: World, machine: Machine, volumes: Sequence[Volume]) -> None:
             world.put(volume)
 
 
-def _note_mounts(world: World, machine: Machine) -> None:
-    """Note the size of volumes mounted since the last boot: all of it is in use."""
-    for volume in mounted(world, machine):
-        machine.used_gb.setdefault(volume.id, volume.size_gb)
-
-
 def _plant(world: World, item: MachineItem) -> None:
     """Register the app and the machine, then set what only the world knows of it."""
     register_app(world, item.app)
@@ -323,11 +282,11 @@ def _plant(world: World, item: MachineItem) -> None:
     machine.moved, machine.host = item.moved, item.host
     if item.memory_kept is not None:  # it is the world's own: an unknown boot stays unknown
         machine.memory_kept = item.memory_kept
-        machine.booted_at = moment(item.booted_at)
+        machine.booted_at = part.moment(item.booted_at)
     world.put(machine)
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "machines",
     Machine,
     shown=world_wire,
@@ -337,5 +296,4 @@ _SEED = Seed(
     after=("volumes",),
 )
 
-
-PART = Part(routes=route.found, things=(Machine,), list_paths=lists_in_apps("machines"), seeds=(_SEED,))
+PART = part.Part(routes=route.found, things=(Machine,), seeds=(_SEED,))

@@ -10,6 +10,7 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from reconciler.sandbox.clock import YEAR_ONE_S
 from reconciler.sandbox.exchange import Request, Response, precondition, refused, reply
@@ -17,7 +18,7 @@ from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts import machine_lease
 from reconciler.sandbox.parts.app import required_in_app
 from reconciler.sandbox.parts.machine import boot, mounted, shown_state
-from reconciler.sandbox.world import Machine, Transition, Transitions, World
+from reconciler.sandbox.world import Machine, Transition, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
 
@@ -153,6 +154,15 @@ def _restart(world: World, machine: Machine) -> None:
     world.enter(machine, "restarting")
 
 
+def _lose_memory(world: World, machine: Machine, state: str) -> None:
+    """A machine that runs boots again, by way of `state`; one that does not will boot when it is started."""
+    machine.memory_kept = False
+    if machine.state in (*RUNNING, "starting"):
+        world.enter(machine, state)
+    else:
+        world.put(machine)
+
+
 def _deploy(world: World, machine: Machine) -> None:
     machine.instance_id = world.new_id(26)
     machine.updated_at = world.now
@@ -162,11 +172,6 @@ def _deploy(world: World, machine: Machine) -> None:
 def _migrate(world: World, machine: Machine) -> None:
     machine.host = world.new_id(8)
     machine.moved = True
-    _lose_memory(world, machine, "restarting")
-
-
-def _maintain(world: World, machine: Machine) -> None:
-    """Maintain the host: the machine stays there, but loses its memory."""
     _lose_memory(world, machine, "restarting")
 
 
@@ -196,7 +201,7 @@ BY_HAND: Mapping[str, Callable[[World, Machine], None]] = {
     "deploy": _deploy,
     "migrate": _migrate,
     "lose_snapshot": _lose_snapshot,
-    "maintenance": _maintain,
+    "maintenance": partial(_lose_memory, state="restarting"),  # on its host, where it stays
     "crash": _crash,
     "destroy": _destroy,
 }
@@ -216,15 +221,6 @@ def _broken_rule(machine: Machine) -> str:
     if YEAR_ONE_S < machine.updated_at < UPDATED_SINCE:
         return "machine was last updated before 2024-06-20 20:00 UTC, so it cannot be suspended"
     return ""
-
-
-def _lose_memory(world: World, machine: Machine, state: str) -> None:
-    """A machine that runs boots again, by way of `state`; one that does not will boot when it is started."""
-    machine.memory_kept = False
-    if machine.state in (*RUNNING, "starting"):
-        world.enter(machine, state)
-    else:
-        world.put(machine)
 
 
 def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
@@ -260,14 +256,15 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
         world.put(volume)
 
 
-_TRANSITIONS: Transitions = {
-    ("machine", "suspending"): Transition(10, "suspended"),
-    ("machine", "starting"): Transition(2, _finish_starting),
-    ("machine", "stopping"): Transition(3, "stopped"),
-    ("machine", "restarting"): Transition(3, "starting"),
-    ("machine", "updating"): Transition(5, "starting"),
-    ("machine", "destroying"): Transition(2, _finish_destroying),
-    ("machine", "destroyed"): Transition(0, _let_go),
-}
-
-PART = Part(routes=route.found, transitions=_TRANSITIONS)
+PART = Part(
+    routes=route.found,
+    transitions={
+        ("machine", "suspending"): Transition(10, "suspended"),
+        ("machine", "starting"): Transition(2, _finish_starting),
+        ("machine", "stopping"): Transition(3, "stopped"),
+        ("machine", "restarting"): Transition(3, "starting"),
+        ("machine", "updating"): Transition(5, "starting"),
+        ("machine", "destroying"): Transition(2, _finish_destroying),
+        ("machine", "destroyed"): Transition(0, _let_go),
+    },
+)

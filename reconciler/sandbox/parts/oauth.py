@@ -27,7 +27,7 @@ from reconciler.sandbox.exchange import Request, Response, page, reply
 from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.parts.secret import holds
-from reconciler.sandbox.world import Thing, Transition, Transitions, World
+from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire.extension import OAuthToken
 
 CODE_S = 600
@@ -55,6 +55,7 @@ class Credential(Thing):
     """
 
     kind = "credential"
+    below = ("family",)
     use: str
     family: str
     provider: str
@@ -62,10 +63,6 @@ class Credential(Thing):
     issued_at: float
     redirect_uri: str = ""
     challenge: str = ""
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.family,)
 
 
 class TokenRequest(Wire):
@@ -445,7 +442,8 @@ def _page(status: int, **values: object) -> Response:
     return page("sign_in.html", _PAGE_HEADERS, status, **values)
 
 
-_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, "expired")}
-
-
-PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Credential,))
+PART = Part(
+    routes=route.found,
+    transitions={("credential", "valid"): Transition(CODE_S, "expired")},
+    things=(Credential,),
+)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import refused
+from reconciler.sandbox.exchange import COSTS_PATH, refused
 from reconciler.sandbox.part import DateOrUnknown, Item, Name, Part, Seed, Text, moment_or_now
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.parts.secret import fingerprint
@@ -21,7 +21,6 @@ from reconciler.sandbox.world import Thing, World
 from reconciler.services.signing import Encoding
 from reconciler.services.transport import HttpTransport
 
-_RESOURCE_ID = r"[^\x00-\x20\x7f\ud800-\udfff]{1,255}"
 _MOST_SECRETS = 2
 
 
@@ -38,8 +37,8 @@ class Provider(Thing):
     base_url: str = ""
     signing_secret: str = field(default="", repr=False)
     webhook_secrets: list[str] = field(default_factory=list, repr=False)
-    encoding: str = "hex"
-    webhook_encoding: str = "hex"
+    encoding: Encoding = "hex"
+    webhook_encoding: Encoding = "hex"
     client_secret_fingerprint: str = field(default="", repr=False)
     redirect_uri: str = ""
     events: bool = False
@@ -61,6 +60,7 @@ class Resource(Thing):
     """`id` is `provider/id`. `reported_at`: the UNIX time that the provider's last report named."""
 
     kind = "resource"
+    below = ("provider",)
     provider: str
     resource_id: str
     status: str = ""
@@ -70,10 +70,6 @@ class Resource(Thing):
     user_id: str = ""
     updated_at: float = 0.0
     reported_at: int = 0
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.provider,)
 
     @property
     def present(self) -> bool:
@@ -115,12 +111,6 @@ def _redirect_uri(uri: str) -> str:
     return uri
 
 
-def _costs_path(path: str) -> str:
-    if path and not re.fullmatch(r"/[!-~]*", path):
-        raise ValueError("must begin with a slash")
-    return path
-
-
 def _secrets(given: Any) -> list[str]:
     """One secret, or the one in use and the one before while it is being replaced."""
     secrets = [given] if isinstance(given, str) else given
@@ -131,7 +121,7 @@ def _secrets(given: Any) -> list[str]:
 
 
 def _resource_id(id: str) -> str:
-    if not re.fullmatch(_RESOURCE_ID, id):
+    if not re.fullmatch(r"[^\x00-\x20\x7f\ud800-\udfff]{1,255}", id):
         raise ValueError("must be 1 to 255 characters without spaces")
     return id
 
@@ -150,10 +140,9 @@ class ProviderItem(Item):
     client_secret: str | None = Field(None, repr=False)
     redirect_uri: Annotated[str, AfterValidator(_redirect_uri)] | None = None
     events: bool | None = None
-    costs_path: Annotated[str, AfterValidator(_costs_path)] | None = None
+    costs_path: Annotated[str, Field(pattern=COSTS_PATH)] | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.name,)
+    unique = ("name",)
 
 
 class MembershipItem(Item):
@@ -189,8 +178,7 @@ class ResourceItem(Reported):
     provider: Text
     updated_at: DateOrUnknown | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.provider, self.id)
+    unique = ("provider", "id")
 
 
 def register(world: World, item: ProviderItem) -> Provider:
@@ -289,49 +277,49 @@ def resource_wire(resource: Resource) -> dict[str, Any]:
     }
 
 
-_PROVIDERS = Seed(
-    "providers",
-    Provider,
-    shown=lambda world, provider: wire(provider),
-    columns=(
-        ("name", "id"),
-        "organization",
-        ("base URL", "base_url"),
-        ("redirect URI", "redirect_uri"),
-        ("events", lambda world, provider: "yes" if provider.events else "no"),
-    ),
-    plant=register,
-    form=ProviderItem,
-)
-
-
-_RESOURCES = Seed(
-    "resources",
-    Resource,
-    shown=lambda world, resource: resource_wire(resource),
-    columns=("provider", ("id", "resource_id"), "status", "name", "plan"),
-    plant=register_resource,
-    form=ResourceItem,
-    after=("providers",),
-)
-
-
-_USERS = Seed(
-    "users",
-    User,
-    shown=lambda world, user: user_wire(user),
-    columns=(
-        "id",
-        "name",
-        ("alias", "email"),
-        (
-            "organizations",
-            lambda world, user: ", ".join(f"{role} of {id}" for id, role in user.organizations.items()),
+PART = Part(
+    things=(Provider, User, Resource, BillingDay),
+    seeds=(
+        Seed(
+            "providers",
+            Provider,
+            shown=lambda world, provider: wire(provider),
+            columns=(
+                ("name", "id"),
+                "organization",
+                ("base URL", "base_url"),
+                ("redirect URI", "redirect_uri"),
+                ("events", lambda world, provider: "yes" if provider.events else "no"),
+            ),
+            plant=register,
+            form=ProviderItem,
+        ),
+        Seed(
+            "resources",
+            Resource,
+            shown=lambda world, resource: resource_wire(resource),
+            columns=("provider", ("id", "resource_id"), "status", "name", "plan"),
+            plant=register_resource,
+            form=ResourceItem,
+            after=("providers",),
+        ),
+        Seed(
+            "users",
+            User,
+            shown=lambda world, user: user_wire(user),
+            columns=(
+                "id",
+                "name",
+                ("alias", "email"),
+                (
+                    "organizations",
+                    lambda world, user: ", ".join(
+                        f"{role} of {id}" for id, role in user.organizations.items()
+                    ),
+                ),
+            ),
+            plant=register_user,
+            form=UserItem,
         ),
     ),
-    plant=register_user,
-    form=UserItem,
 )
-
-
-PART = Part(things=(Provider, User, Resource, BillingDay), seeds=(_PROVIDERS, _RESOURCES, _USERS))

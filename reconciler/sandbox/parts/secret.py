@@ -18,9 +18,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.exchange import Request, Response, changed, reply
 from reconciler.sandbox.part import Date, Item, Name, Part, Routes, Seed, moment_or_now
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
+from reconciler.sandbox.parts.app import listed_in_app, register, required_app, required_in_app
 from reconciler.sandbox.world import App, Thing, World
 from reconciler.services.machines.wire import secret as wires
 
@@ -34,16 +34,13 @@ class Secret(Thing):
     """`id` is `app/name`. `digest` is what the platform answers."""
 
     kind = "secret"
+    below = ("app",)
     app: str
     name: str
     fingerprint: str
     digest: str
     created_at: float
     updated_at: float
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.app,)
 
 
 _SECRETS = "/v1/apps/{app_name}/secrets"
@@ -66,9 +63,8 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     app = required_app(world, app_name)
     value = request.read(wires.SecretSet).value
     secret = _keep(world, app, secret_name, value)
-    version = _next_version(world, app)
     shown = {"value": value, "empty": "", "masked": "*" * 8}[world.switches["secret_value"]]
-    answer = {"Version": version, "version": version, **_listed(secret), "value": shown}
+    answer = {**_next_version(world, app), **_listed(secret), "value": shown}
     return reply(answer, world.switches["secret_status"])
 
 
@@ -93,9 +89,8 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
             _keep(world, app, name, value)
         elif old is not None:
             world.remove(old)
-    version = _next_version(world, app)
     listed = [_listed(secret) for secret in world.children(Secret, app_name)]
-    return reply({"Version": version, "version": version, "secrets": listed})
+    return reply({**_next_version(world, app), "secrets": listed})
 
 
 @route.extended("GET", _SECRET, "Get a secret, without its value", wires.Secret)
@@ -115,8 +110,7 @@ def delete(world: World, request: Request, app_name: str, secret_name: str) -> R
     """Unset a secret; the version of the app grows."""
     app = required_app(world, app_name)
     world.remove(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}"))
-    version = _next_version(world, app)
-    return reply({"Version": version, "version": version})
+    return reply(_next_version(world, app))
 
 
 def wire(secret: Secret) -> dict[str, Any]:
@@ -141,10 +135,10 @@ def digest(fingerprint: str, salt: str = "") -> str:
     return hashlib.sha256(f"{salt}{fingerprint}".encode()).hexdigest()[:16]
 
 
-def _next_version(world: World, app: App) -> int:
+def _next_version(world: World, app: App) -> dict[str, int]:
     app.secrets_version += 1
     world.put(app)
-    return app.secrets_version
+    return {"Version": app.secrets_version, "version": app.secrets_version}
 
 
 def _listed(secret: Secret) -> dict[str, Any]:
@@ -156,18 +150,11 @@ def _listed(secret: Secret) -> dict[str, Any]:
     }
 
 
-def is_path(path: str) -> bool:
-    """Whether a body sent to `path` holds values of secrets."""
-    return "/secrets" in path
-
-
-def masked(body: Any) -> Any:
-    """The body of a call that sets secrets, without their values."""
-    if isinstance(body, dict):
-        return {name: masked(part) for name, part in body.items()}
-    if isinstance(body, list):
-        return [masked(part) for part in body]
-    return body if body is None else MASK
+def masked(path: str, body: Any) -> Any:
+    """The body of a call to `path`, without the values of secrets."""
+    if "/secrets" not in path:
+        return body
+    return changed(body, lambda _, value: value if value is None else MASK)
 
 
 class SecretItem(Item):
@@ -181,8 +168,7 @@ class SecretItem(Item):
     created_at: Date | None = None
     updated_at: Date | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.app, self.name)
+    unique = ("app", "name")
 
 
 def _plant(world: World, item: SecretItem) -> None:
@@ -199,17 +185,6 @@ def _plant(world: World, item: SecretItem) -> None:
             moment_or_now(world, item.updated_at),
         )
     )
-
-
-_SEED = Seed(
-    "secrets",
-    Secret,
-    shown=lambda world, secret: wire(secret),
-    columns=("app", "name", "digest", ("updated at", lambda world, secret: rfc3339(secret.updated_at))),
-    plant=_plant,
-    form=SecretItem,
-    after=("apps",),
-)
 
 
 def fingerprint(value: str, key: bytes) -> str:
@@ -232,4 +207,19 @@ def _sha256(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-PART = Part(routes=route.found, things=(Secret,), list_paths=lists_in_apps("secrets"), seeds=(_SEED,))
+_SEED = Seed(
+    "secrets",
+    Secret,
+    shown=lambda world, secret: wire(secret),
+    columns=(
+        "app",
+        "name",
+        "digest",
+        ("updated at", lambda world, secret: rfc3339(secret.updated_at)),
+    ),
+    plant=_plant,
+    form=SecretItem,
+    after=("apps",),
+)
+
+PART = Part(routes=route.found, things=(Secret,), seeds=(_SEED,))

@@ -13,40 +13,26 @@ import hashlib
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from pydantic import Field
 
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, precondition, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    DateOrUnknown,
-    Item,
-    Items,
-    Name,
-    Part,
-    Retention,
-    Routes,
-    Seed,
-    moment,
-    moment_or_now,
-    one_of,
-)
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.parts.app import register, required_in_app
-from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume
-from reconciler.sandbox.world import Transition, Transitions, World
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume, changeable
+from reconciler.sandbox.world import Transition, World
 from reconciler.services.machines.wire import volume as wires
 from reconciler.services.machines.wire.volume import LARGEST_GB
 
 SCHEDULED_S = 2
 RUNNING_S = 10
+_LESS_KNOWN = ("status", "volume_size")
 MOST_GB = 500  # others grow a volume no further
 
 
 _SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
-route = Routes("snapshot")
+route = part.Routes("snapshot")
 
 
 @route("GET", _SNAPSHOTS, "List snapshots", list[wires.Snapshot], gives={"snapshot_id": "/0/id"})
@@ -67,9 +53,7 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
 )
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """Begin an on-demand snapshot. 412 while another is being taken. Source: platform API, 4.2 rule 3."""
-    volume = required_in_app(world, Volume, app_name, volume_id)
-    if not volume.present:
-        raise precondition("volume is being destroyed")
+    volume = changeable(world, app_name, volume_id)
     other = unfinished(world, volume)
     if other is not None:
         scheduled_at = rfc3339(other.requested_at)
@@ -104,12 +88,9 @@ def schedule(world: World, volume: Volume, at: float) -> Snapshot:
 
 def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the list shows it: an unfinished one has size 0 and was created in year 1."""
-    documented = _documented(snapshot)
-    if world.switches["snapshot_fields"] == "bare":
-        del documented["retention_days"]
-    if world.switches["snapshot_fields"] != "known":
-        return documented
-    return {**documented, **_known(snapshot)}
+    fields = world.switches["snapshot_fields"]
+    hidden = {"known": (), "documented": _LESS_KNOWN, "bare": (*_LESS_KNOWN, "retention_days")}[fields]
+    return {name: value for name, value in _shown(snapshot).items() if name not in hidden}
 
 
 def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
@@ -117,15 +98,14 @@ def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "app": snapshot.app,
         "volume_id": snapshot.volume_id,
-        **_documented(snapshot),
-        **_known(snapshot),
+        **_shown(snapshot),
         "encrypted": snapshot.encrypted,
         "fstype": snapshot.fstype,
         "requested_at": rfc3339(snapshot.requested_at),
     }
 
 
-def _documented(snapshot: Snapshot) -> dict[str, Any]:
+def _shown(snapshot: Snapshot) -> dict[str, Any]:
     digest = hashlib.sha256(snapshot.id.encode()).hexdigest() if snapshot.digest is None else snapshot.digest
     return {
         "id": snapshot.id,
@@ -133,11 +113,9 @@ def _documented(snapshot: Snapshot) -> dict[str, Any]:
         "digest": "" if snapshot.created_at is None else digest,
         "created_at": YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at),
         "retention_days": snapshot.retention_days,
+        "status": snapshot.state,
+        "volume_size": snapshot.volume_size_gb * GIB,
     }
-
-
-def _known(snapshot: Snapshot) -> dict[str, Any]:
-    return {"status": snapshot.state, "volume_size": snapshot.volume_size_gb * GIB}
 
 
 def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:
@@ -165,30 +143,25 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
     world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * DAY_S)
 
 
-def _list_paths(world: World) -> Iterator[str]:
-    for volume in world.all(Volume):
-        yield f"/v1/apps/{quote(volume.app, safe='')}/volumes/{volume.id}/snapshots"
-
-
 # Source: platform notes, "Snapshots".
 STATES = ("waiting", "running", "created", "failed")
 
 
-class SnapshotItem(Item):
+class SnapshotItem(part.Item):
     """`app` and `volume_size` (bytes) make one whose volume is gone."""
 
-    id: Name | None = None
-    app: Name | None = None
-    volume_id: Name
-    status: Annotated[str, one_of(*STATES)] | None = None
-    size: Count | None = None
+    id: part.Name | None = None
+    app: part.Name | None = None
+    volume_id: part.Name
+    status: Annotated[str, part.one_of(*STATES)] | None = None
+    size: part.Count | None = None
     digest: str | None = None
-    retention_days: Retention = 5
+    retention_days: part.Retention = 5
     volume_size: Annotated[int, Field(ge=1, le=LARGEST_GB * 1024**3)] | None = None
     encrypted: bool | None = None
     fstype: Literal["ext4", "raw"] | None = None
-    created_at: DateOrUnknown | None = None
-    requested_at: Date | None = None
+    created_at: part.DateOrUnknown | None = None
+    requested_at: part.Date | None = None
 
 
 def _plant(world: World, item: SnapshotItem) -> None:
@@ -198,8 +171,8 @@ def _plant(world: World, item: SnapshotItem) -> None:
     unknown = item.created_at is not None and item.created_at.startswith(YEAR_ONE[:5])
     state = item.status or ("running" if unknown else "created")
     finished = state == "created" or (state == "failed" and item.created_at is not None and not unknown)
-    created_at = moment_or_now(world, item.created_at) if finished else None
-    requested_at = moment(item.requested_at)
+    created_at = part.moment_or_now(world, item.created_at) if finished else None
+    requested_at = part.moment(item.requested_at)
     snapshot = Snapshot(
         item.id or f"vs_{world.new_id()}",
         volume_id=item.volume_id,
@@ -221,7 +194,7 @@ def _plant(world: World, item: SnapshotItem) -> None:
     world.enter(snapshot, state, created_at if state == "created" else None, lasts_s)
 
 
-def _missing(items: Items) -> Iterator[str]:
+def _missing(items: part.Items) -> Iterator[str]:
     volumes = {item.id: item.app for item in items["volumes"]}
     for number, snapshot in enumerate(items["snapshots"]):
         alone = snapshot.app is not None and snapshot.volume_size is not None
@@ -234,7 +207,25 @@ def _missing(items: Items) -> Iterator[str]:
             yield f"snapshots[{number}].app: its volume belongs to app {volumes[snapshot.volume_id]}"
 
 
-_SEED = Seed(
+def _end_day(world: World, day: Day, at: float) -> None:
+    volume = world.find(Volume, day.id)
+    if volume is None:
+        world.remove(day)
+        return
+    # Of a long jump of the clock, the first days leave no trace: their snapshots expire within it.
+    days = 1 + max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
+    end = at + (days - 1) * DAY_S
+    grown_gb = min(volume.size_gb + days * int(world.switches["auto_extend_gb"]), MOST_GB)
+    if grown_gb > volume.size_gb and volume.state == "created":
+        volume.size_gb = grown_gb
+        world.put(volume)
+    wanted = volume.auto_backup_enabled and world.switches["daily_snapshots"] == "on"
+    if wanted and volume.state == "created" and unfinished(world, volume) is None:
+        schedule(world, volume, end)
+    world.enter(day, "passing", end)
+
+
+_SEED = part.Seed(
     "snapshots",
     Snapshot,
     shown=lambda world, snapshot: _world_wire(snapshot),
@@ -254,36 +245,14 @@ _SEED = Seed(
     missing=_missing,
 )
 
-
-def _end_day(world: World, day: Day, at: float) -> None:
-    volume = world.find(Volume, day.id)
-    if volume is None:
-        world.remove(day)
-        return
-    days = 1 + _skipped_days(world, volume, at)
-    end = at + (days - 1) * DAY_S
-    grown_gb = min(volume.size_gb + days * int(world.switches["auto_extend_gb"]), MOST_GB)
-    if grown_gb > volume.size_gb and volume.state == "created":
-        volume.size_gb = grown_gb
-        world.put(volume)
-    wanted = volume.auto_backup_enabled and world.switches["daily_snapshots"] == "on"
-    if wanted and volume.state == "created" and unfinished(world, volume) is None:
-        schedule(world, volume, end)
-    world.enter(day, "passing", end)
-
-
-def _skipped_days(world: World, volume: Volume, at: float) -> int:
-    """How many days of a long jump of the clock leave no trace: their snapshots expire within it."""
-    return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
-
-
-_TRANSITIONS: Transitions = {
-    ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),
-    ("snapshot", "running"): Transition(RUNNING_S, _finish),
-    ("day", "passing"): Transition(DAY_S, _end_day),
-    ("snapshot", "created"): Transition(5 * DAY_S, None),
-}
-
-PART = Part(
-    routes=route.found, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths, seeds=(_SEED,)
+PART = part.Part(
+    routes=route.found,
+    transitions={
+        ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),
+        ("snapshot", "running"): Transition(RUNNING_S, _finish),
+        ("day", "passing"): Transition(DAY_S, _end_day),
+        ("snapshot", "created"): Transition(5 * DAY_S, None),
+    },
+    things=(Snapshot,),
+    seeds=(_SEED,),
 )

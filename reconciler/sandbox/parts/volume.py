@@ -17,26 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import INVALID, Refusal, Request, Response, precondition, refused, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    Item,
-    Items,
-    Name,
-    NameOrEmpty,
-    Part,
-    Retention,
-    Routes,
-    Seed,
-    Size,
-    Text,
-    moment_or_now,
-    one_of,
-)
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
-from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
+from reconciler.sandbox.parts.app import listed_in_app, register, required_app, required_in_app
+from reconciler.sandbox.world import App, Machine, Thing, Transition, World
 from reconciler.services.machines.wire import volume as wires
 
 DEFAULT_SIZE_GB = 3
@@ -100,6 +85,7 @@ class Snapshot(Thing):
     """
 
     kind = "snapshot"
+    below = ("volume_id",)
     volume_id: str
     app: str
     volume_size_gb: int
@@ -111,14 +97,10 @@ class Snapshot(Thing):
     size: int = 0
     digest: str | None = None
 
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.volume_id,)
-
 
 _VOLUMES = "/v1/apps/{app_name}/volumes"
 _VOLUME = _VOLUMES + "/{volume_id}"
-route = Routes("volume")
+route = part.Routes("volume")
 
 
 @route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
@@ -189,7 +171,7 @@ def get(world: World, request: Request, app_name: str, volume_id: str) -> Respon
 )
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """Change the retention or the daily backups. An equal value changes nothing."""
-    volume = _changeable(world, app_name, volume_id)
+    volume = changeable(world, app_name, volume_id)
     wanted = request.read(wires.VolumeUpdate).model_dump(include={*wires.VolumeUpdate.model_fields})
     changes = {name: value for name, value in wanted.items() if value not in (None, getattr(volume, name))}
     for name, value in changes.items():
@@ -213,7 +195,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
 
     Whether the machine must restart to use the space is a switch (extend_needs_restart).
     """
-    volume = _changeable(world, app_name, volume_id)
+    volume = changeable(world, app_name, volume_id)
     if volume.state != "created":
         raise precondition(f"volume is {volume.state}")
     size_gb = request.read(wires.VolumeExtend).size_gb
@@ -301,7 +283,8 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     return shown
 
 
-def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
+def changeable(world: World, app_name: str, volume_id: str) -> Volume:
+    """The volume of the app. Raises Refusal: 404 without it, 412 while it is being deleted."""
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise precondition("volume is being destroyed")
@@ -372,21 +355,16 @@ def free_zone(world: World, app_name: str, name: str, region: str, unique: bool)
     zones = [_zone_name(region, number) for number in range(int(world.switches["zones_per_region"]))]
     zone = min(zones, key=taken.__getitem__)
     if unique and zone in taken:
-        raise _zones_used_up(world, region)
+        texts = {"region": f"no unique zone is left in region {region}", "plain": "could not place volume"}
+        status = world.switches["zones_used_up"]
+        code = "volume_placement_capacity" if status == 412 else "insufficient_capacity"
+        raise Refusal(status, texts.get(world.switches["zones_used_up_text"], ""), code)
     return zone
 
 
 @lru_cache(maxsize=1024)
 def _zone_name(region: str, number: int) -> str:
     return hashlib.sha256(f"{region}/{number}".encode("utf-8", "surrogatepass")).hexdigest()[:4]
-
-
-def _zones_used_up(world: World, region: str) -> Refusal:
-    texts = {"region": f"no unique zone is left in region {region}", "plain": "could not place volume"}
-    message = texts.get(world.switches["zones_used_up_text"], "")
-    if world.switches["zones_used_up"] == 412:
-        return Refusal(412, message, "volume_placement_capacity")
-    return Refusal(422, message, "insufficient_capacity")
 
 
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
@@ -403,12 +381,7 @@ STATES = (
     "enabling_remote_export",
     "hydrating",
     "recovering",
-    "scheduling_destroy",
-    "pending_destroy",
-    "fork_cleanup",
-    "waiting_for_detach",
-    "destroying",
-    "destroyed",
+    *sorted(wires.GONE_STATES),
 )
 
 
@@ -418,31 +391,31 @@ _KEPT = {
 }
 
 
-class VolumeItem(Item):
+class VolumeItem(part.Item):
     """A volume in a seed: what the world shows of it."""
 
-    id: Name | None = None
-    app: Name
-    name: Text
+    id: part.Name | None = None
+    app: part.Name
+    name: part.Text
     region: str | None = None
-    zone: Text | None = None
-    state: Annotated[str, one_of(*STATES)] = "created"
-    size_gb: Size = 3
+    zone: part.Text | None = None
+    state: Annotated[str, part.one_of(*STATES)] = "created"
+    size_gb: part.Size = 3
     encrypted: bool = True
     fstype: Literal["ext4", "raw"] = "ext4"
-    snapshot_retention: Retention = 5
+    snapshot_retention: part.Retention = 5
     auto_backup_enabled: bool = True
-    attached_machine_id: NameOrEmpty = None
-    created_at: Date | None = None
+    attached_machine_id: part.NameOrEmpty = None
+    created_at: part.Date | None = None
     attached_alloc_id: str | None = None
-    blocks: Count | None = None
-    block_size: Count | None = None
-    blocks_free: Count | None = None
-    blocks_avail: Count | None = None
+    blocks: part.Count | None = None
+    block_size: part.Count | None = None
+    blocks_free: part.Count | None = None
+    blocks_avail: part.Count | None = None
     host_dedication_key: str | None = None
     host_status: str | None = None
-    bytes_used: Count | None = None
-    bytes_total: Count | None = None
+    bytes_used: part.Count | None = None
+    bytes_total: part.Count | None = None
     type: str | None = None
 
 
@@ -454,14 +427,14 @@ def _plant(world: World, item: VolumeItem) -> None:
         **item.model_dump(include=_KEPT),
         region=item.region or app.primary_region,
         zone=item.zone or "",
-        created_at=moment_or_now(world, item.created_at),
+        created_at=part.moment_or_now(world, item.created_at),
         attached_alloc_id=item.attached_alloc_id or None,
         host_dedication_key=item.host_dedication_key or "",
     )
     settle_in(world, volume, item.state)
 
 
-def _missing(items: Items) -> Iterator[str]:
+def _missing(items: part.Items) -> Iterator[str]:
     machines = {item.id: item.app for item in items["machines"]}
     for number, volume in enumerate(items["volumes"]):
         holder = volume.attached_machine_id
@@ -475,7 +448,7 @@ def _choose_zones(world: World) -> None:
             volume.zone = free_zone(world, volume.app, volume.name, volume.region, unique=False)
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "volumes",
     Volume,
     shown=world_wire,
@@ -496,17 +469,13 @@ _SEED = Seed(
     finish=_choose_zones,
 )
 
-
-_TRANSITIONS: Transitions = {
-    ("volume", "restoring"): Transition(20, "created"),
-    ("volume", "hydrating"): Transition(30, "created"),
-    ("volume", "pending_destroy"): Transition(24 * 3600, None),
-}
-
-PART = Part(
+PART = part.Part(
     routes=route.found,
-    transitions=_TRANSITIONS,
+    transitions={
+        ("volume", "restoring"): Transition(20, "created"),
+        ("volume", "hydrating"): Transition(30, "created"),
+        ("volume", "pending_destroy"): Transition(24 * 3600, None),
+    },
     things=(Volume, Day),
     seeds=(_SEED,),
-    list_paths=lists_in_apps("volumes"),
 )

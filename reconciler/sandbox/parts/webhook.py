@@ -6,6 +6,7 @@ Source: platform API, 2.9, 5.2 and 6.1; platform notes, "Extension providers".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import takewhile
 from typing import Any
 
@@ -49,29 +50,22 @@ route = Routes("webhook")
 def receive(world: World, request: Request, provider: str) -> Response:
     """200 also for a body that came before, which changes nothing. A refused one may be sent again."""
     sender = world.find(Provider, provider)
-    if sender is None:
-        raise _not_authentic()
-    _forget_old(world)
-    keys: list[str] = []
-
-    def claim(digest: str) -> bool:
-        keys.append(f"{sender.id}/{digest}")
-        return world.find(Taken, keys[0]) is None
-
+    key = f"{provider}/{sha256(request.body).hexdigest()}"
     try:
         said = signing.verify_webhook(
             _signatures(request),
             request.body,
-            [secret.encode("utf-8", "surrogatepass") for secret in sender.webhook_secrets],
+            [text.encode("utf-8", "surrogatepass") for text in (sender.webhook_secrets if sender else ())],
             now=world.wall(),
-            claim=claim,
-            encoding="base64" if sender.webhook_encoding == "base64" else "hex",
+            claim=lambda _: world.find(Taken, key) is None,
+            encoding=sender.webhook_encoding if sender else "hex",
         )
-    except signing.NotAuthentic:
-        raise _not_authentic() from None
-    if said is not None:
+    except signing.NotAuthentic:  # the same for every reason, and for a provider that is not known
+        raise Refusal(401, "unauthorized", "unauthorized") from None
+    if sender and said is not None:
+        _forget_old(world)
         _take(world, sender, said)
-        world.put(Taken(keys[0], at=world.wall()))
+        world.put(Taken(key, at=world.wall()))
     return reply({"ok": True})
 
 
@@ -99,11 +93,6 @@ def _forget_old(world: World) -> None:
     since = world.wall() - signing.KEEP_S
     for webhook in list(takewhile(lambda webhook: webhook.at <= since, world.all(Taken))):
         world.remove(webhook)
-
-
-def _not_authentic() -> Refusal:
-    """The same for every reason, and for a provider that is not known."""
-    return Refusal(401, "unauthorized", "unauthorized")
 
 
 PART = Part(routes=route.found, things=(Taken,))

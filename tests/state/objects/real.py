@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tests.state.objects.servers import running_azurite, running_seaweedfs
 
-TESTS = [f"tests/state/objects/test_{name}.py" for name in ("contract", "moving", "probe", "rivals")]
+TESTS = [f"tests/state/objects/test_{name}.py" for name in ("contract", "probe", "rivals")]
 
 
 def main(arguments: Sequence[str]) -> int:

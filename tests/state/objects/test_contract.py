@@ -1,47 +1,53 @@
-"""The contract of state backends, shown on object stores: in memory, S3 by moto, and a double of Google's."""
+"""The contracts of state backends, on object stores: in memory, S3 by moto, and a double of Google's."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from obstore.store import MemoryStore
 
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.bucket import ObstoreBucket, open_objects
-from tests.state.contract import Backend, StoreContract
+from tests.state.contract import StoreContract
+from tests.state.moving import MovableContract
 from tests.state.objects import gcs
 from tests.state.objects.conftest import S3
-from tests.state.test_contract import Opened, until_closed
+from tests.state.test_contract import New, OfPlaces, Opened
 from tests.state.worlds import SimulatedClock
 
 
-class TestInMemory(StoreContract):
+class TestInMemory(OfPlaces, StoreContract, MovableContract):
     @pytest.fixture
-    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        memory = MemoryStore()
+    def new(self, clock: SimulatedClock) -> New:
+        def place() -> Opened:
+            objects = MemoryStore()
+            bucket = partial(ObstoreBucket, "memory://", objects, objects)
+            return Opened(clock, lambda: LogStore(bucket(), clock), lease_s=60)
 
-        def make() -> LogStore:
-            return LogStore(ObstoreBucket("memory://", memory, memory), clock)
-
-        async for backend in until_closed(Opened(clock, make, lease_s=60)):
-            yield backend
+        return place
 
 
 @pytest.mark.slow
-class TestS3(StoreContract):
+class TestS3(OfPlaces, StoreContract, MovableContract):
     @pytest.fixture
-    async def backend(self, s3: S3, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        async for backend in until_closed(Opened(clock, lambda: LogStore(s3.open(), clock), lease_s=60)):
-            yield backend
+    def new(self, make_s3: Callable[[], S3], clock: SimulatedClock) -> New:
+        def place() -> Opened:
+            s3 = make_s3()
+            return Opened(clock, lambda: LogStore(s3.open(), clock), lease_s=60)
+
+        return place
 
 
 @pytest.mark.slow
-class TestGcs(StoreContract):
+class TestGcs(OfPlaces, StoreContract, MovableContract):
     @pytest.fixture
-    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        with gcs.serving() as url:
+    def new(self, clock: SimulatedClock) -> Iterator[New]:
+        with ExitStack() as servers:
 
-            def make() -> LogStore:
-                return open_objects("gs://states/team", clock, variables=gcs.variables(url))
+            def place() -> Opened:
+                variables = gcs.variables(servers.enter_context(gcs.serving()))
+                make = partial(open_objects, "gs://states/team", clock, variables=variables)
+                return Opened(clock, make, lease_s=60)
 
-            async for backend in until_closed(Opened(clock, make, lease_s=60)):
-                yield backend
+            yield place

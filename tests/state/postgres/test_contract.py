@@ -13,13 +13,7 @@ from tests.state.postgres.pooler import pooled
 pytestmark = pytest.mark.slow
 
 
-class TestPostgres(StoreContract):
-    @pytest.fixture
-    async def backend(self, handles: Handles) -> Backend:
-        return handles
-
-
-class TestMoving(MovableContract):
+class TestPostgres(StoreContract, MovableContract):
     @pytest.fixture
     async def backend(self, handles: Handles) -> Backend:
         return handles
@@ -35,21 +29,10 @@ def pooler(postgres: Postgres) -> Iterator[str]:
         yield url.rpartition("/")[0]
 
 
-class TestPooler(StoreContract):
+class TestPooler(TestPostgres):
     """PgBouncer gives each transaction another connection."""
 
     @pytest.fixture
     async def backend(self, handles: Handles, pooler: str) -> Backend:
         handles.url = f"{pooler}/{handles.url.rpartition('/')[2]}"
         return handles
-
-
-class TestMovingPooler(MovableContract):
-    @pytest.fixture
-    async def backend(self, handles: Handles, pooler: str) -> Backend:
-        handles.url = f"{pooler}/{handles.url.rpartition('/')[2]}"
-        return handles
-
-    @pytest.fixture
-    async def elsewhere(self, other_handles: Handles) -> Backend:
-        return other_handles

@@ -93,7 +93,7 @@ class ClusterBackupList(Wire):
 
 NAME = r"^[^\x00-\x1f\x7f]{0,63}$"
 # Matched case-insensitively, which JSON Schema can only spell out.
-_PLAN = "^(" + "|".join("".join(f"[{c.lower()}{c.upper()}]" for c in plan) for plan in PLANS) + ")$"
+PLAN = "^(" + "|".join("".join(f"[{c.lower()}{c.upper()}]" for c in plan) for plan in PLANS) + ")$"
 _ONE_TARGET: Any = [
     {"required": [one], "properties": {one: {"type": "string"}, other: {"type": "null"}}}
     for one, other in (("backup_id", "pitr_time"), ("pitr_time", "backup_id"))
@@ -104,7 +104,7 @@ class ClusterCreate(Wire):
     """The body of a create; the platform accepts a plan in upper or lower case."""
 
     org_slug: str
-    plan: str = Field(pattern=_PLAN, examples=list(PLANS))
+    plan: str = Field(pattern=PLAN, examples=list(PLANS))
     region: str = Field(pattern=r"[^\x00-\x20]")
     name: str | None = Field(None, pattern=NAME)
     disk_size_gb: int | None = Field(None, ge=10, le=1000)

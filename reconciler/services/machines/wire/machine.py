@@ -13,7 +13,7 @@ _LARGEST = 2**53 - 1  # the largest integer that numbers of all clients can hold
 
 # The state that a machine is in, or will reach by itself. Other states (`updating`, unknown words) tell
 # neither.
-_POWER = {
+POWER = {
     **dict.fromkeys((*RUNNING, "starting", "restarting"), "started"),
     **dict.fromkeys(("suspended", "suspending"), "suspended"),
     **dict.fromkeys(("stopped", "stopping"), "stopped"),
@@ -72,7 +72,7 @@ class Machine(Wire):
     @property
     def power(self) -> str | None:
         """`started`, `suspended`, `stopped` or another final state; None while it cannot be known."""
-        return _POWER.get(self.state or "")
+        return POWER.get(self.state or "")
 
 
 class MachineAccepted(Wire):

@@ -78,7 +78,7 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, generation = root.lineage, root.generation
         names |= set(root.scopes)
-    with suppress(sqlite3.Error, Damaged, TypeError):
+    with suppress(sqlite3.Error, Damaged):
         found.seen = seen.of(connection)
     for key, (body, _) in objects.items():
         with suppress(ValueError, KeyError, TypeError):

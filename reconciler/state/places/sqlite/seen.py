@@ -50,7 +50,7 @@ NOTHING = Seen(0, "", 0, 0)
 def of(connection: sqlite3.Connection) -> Seen:
     """What the state in this database has. Raises Damaged."""
     found = connection.execute("SELECT * FROM changes").fetchone()
-    if found is None:
+    if found is None or [*map(type, found)] != [int, str, int, int]:
         raise Damaged("it does not count its changes")
     return Seen(*found)
 

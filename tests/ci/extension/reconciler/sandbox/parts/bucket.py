@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.part import Date, Item, Name, Part, Routes, Seed, moment_or_now
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
+from reconciler.sandbox.parts.app import listed_in_app, register, required_app, required_in_app
 from reconciler.sandbox.world import Thing, World
 from reconciler.services.machines.wire import bucket as wires
 
@@ -101,4 +101,4 @@ _SEED = Seed(
     after=("apps",),
 )
 
-PART = Part(routes=route.found, things=(Bucket,), list_paths=lists_in_apps("buckets"), seeds=(_SEED,))
+PART = Part(routes=route.found, things=(Bucket,), seeds=(_SEED,))
