@@ -16,7 +16,6 @@ from reconciler.cli.addresses import ADDRESS, complete_ref
 from reconciler.cli.command_line import UNTRUSTED, command_line, settings_here, texts_here
 from reconciler.cli.group import ENV, LOCK_TIMEOUT, REASON, Shared
 from reconciler.cli.progress import LogReporter, PlainReporter
-from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.planning.declared import Desired
@@ -166,6 +165,8 @@ class Moment(click.ParamType[datetime]):
         self._ahead = ahead
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from reconciler.core.clock import SystemClock  # it brings anyio, which few verbs need
+
         now, text = SystemClock().now(), value.removeprefix("+") if self._ahead else value
         try:
             if found := _SPAN.fullmatch(text):
