@@ -12,14 +12,8 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.main import cli
 from reconciler.core.advice import RunOptions
 from reconciler.core.advice import command as advised
-from tests.cli.harness import TOKEN, Sandbox, serving
+from tests.cli.harness import TOKEN, Sandbox
 from tests.inprocess import Command, volume
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with serving("--clock", "x600", "--profile", "extended") as sandbox:
-        yield sandbox
 
 
 def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -2,23 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.harness import TOKEN, Sandbox, serving
+from tests.cli.harness import TOKEN, Sandbox
 from tests.inprocess import Command, secret, volume
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with serving("--clock", "x600", "--profile", "extended") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture

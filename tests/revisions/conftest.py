@@ -1,9 +1,17 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.harness import Sandbox, serving
 from tests.inprocess import Command, volume
 from tests.revisions.repository import ISOLATED, commit, git
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with serving("--clock", "x600", "--profile", "extended") as sandbox:
+        yield sandbox
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Plans of a change only: what it does not touch is left out, and still known."""
 
 import json
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -12,12 +11,6 @@ from tests.revisions.repository import commit, git
 from tests.state.doubles import make_state
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with serving("--clock", "x600", "--profile", "extended") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture

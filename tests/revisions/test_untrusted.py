@@ -12,19 +12,13 @@ import anyio
 import pytest
 
 from reconciler import api
-from tests.cli.harness import TOKEN, Sandbox, serving
+from tests.cli.harness import TOKEN, Sandbox
 from tests.inprocess import Command, Ended, secret, volume
 from tests.revisions.repository import commit, git
 
 CANARY = "canary-7f3a91"
 VERBS = ("validate", "build", "plan", "graph")
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with serving("--clock", "x600", "--profile", "extended") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture
