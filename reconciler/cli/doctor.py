@@ -17,7 +17,7 @@ def command(
     chosen: ChosenState,
     probe_state: bool = flag(
         "--probe-state",
-        "Try out whether the store of the state keeps its word: 4 writers make 20 changes each in a shared "
+        "Probe the store of the state: 4 writers make 20 changes each in a shared "
         "one, in a place of their own.",
     ),
 ) -> int:

@@ -73,7 +73,7 @@ class PlainReporter(Reporter):
 
     def settling(self, address: Address, wait_s: float) -> None:
         if wait_s:
-            what = "the outcome of a call is unknown; looking for evidence"
+            what = "the outcome of a call is unknown; waiting for it to appear"
             self._line(f"{address}: {what} for {wait_s:.0f} s")
 
     def _is_due(self, what: str, waited_s: float) -> bool:

@@ -144,7 +144,7 @@ class Doubt(Struct, frozen=True):
             code,
             f"`{self.address}` may be {_named(self.records)} under a new name",
             self.resources[0].span("metadata", "name"),
-            help="the names do not show which became which; "
+            help="the names do not show which is the old object under a new name; "
             f"if it is {among}, say so before you apply, {said}; otherwise go on",
         )
 

@@ -62,7 +62,7 @@ async def send_all(
                 )
         except ReconcilerError as failure:
             help = f"\n  = help: {failure.help}" if failure.help else ""
-            warn(f"nobody was notified of `{event.name}` by `notify.{number}`: {failure.message}{help}")
+            warn(f"could not deliver `{event.name}` to `notify.{number}`: {failure.message}{help}")
 
     async with anyio.create_task_group() as group:
         for number, hook in enumerate(config.settings.notify):

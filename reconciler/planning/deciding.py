@@ -99,7 +99,7 @@ class Deciding:
         in_flight: dict[Address, str] = {}  # about these, and what refers to them, the next plan decides
         for address, question in self._request.undecided.items():
             under_way = question.code == IN_FLIGHT
-            why = "a call of another process is under way" if under_way else question.message
+            why = "another process is sending a call for it" if under_way else question.message
             if question.code == UNKNOWN_OUTCOME:
                 why = "a call's outcome is unknown"
             if subjects.in_focus(address):

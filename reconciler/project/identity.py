@@ -45,7 +45,7 @@ NEW_IGNORED = "--new changes nothing any more: what no list shows is created onl
 
 
 async def create_state(store: Store, actor: Actor) -> bool:
-    """Make the state, in a store that keeps its word; False where there is one already.
+    """Make the state, in a store that passes the probe; False where there is one already.
 
     It remembers when. Raises StoreError where traces of an older state are visible.
     """

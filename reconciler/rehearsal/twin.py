@@ -185,7 +185,7 @@ class _Clock:
 # The switches whose setting an end may depend on. How a null or an error text looks changes nothing for a
 # client that takes all forms.
 ASSUMED: Mapping[str, str] = {
-    "attached_none": "a volume that no machine holds says so",
+    "attached_none": "an unattached volume is reported as unattached",
     "cluster_name_collision": "two clusters of an organization may have one name",
     "cluster_outcome": "a new cluster becomes ready",
     "detach_lag_s": "a volume is free as soon as its machine is destroyed",
@@ -193,7 +193,7 @@ ASSUMED: Mapping[str, str] = {
     "pitr_window_days": "any time of the last seven days can be restored",
     "placement": "there is room for new volumes where they are to be",
     "rate_limit": "no call is refused because of those before it",
-    "read_lag_s": "what a call has changed is read at once",
+    "read_lag_s": "reads show a change immediately",
     "restart_repeated": "a restart of a machine that is starting is accepted",
     "secret_digest": "an equal secret value has an equal digest",
     "snapshot_fields": "listed snapshots say what state they are in",

@@ -99,7 +99,7 @@ def test_who_has_no_identity_or_another_one_is_told(team: Project, shared: Share
         examined = team.run("doctor", "--probe-state", code=1).out
         refused = team.run(*verb, code=1).err
         assert "error[state-encrypted]" in refused
-        assert "ok       store: kept its word" in examined
+        assert "ok       store: passed the concurrency test" in examined
         assert "the environment variable `STATE_IDENTITY`" in examined
         assert "the environment variable `STATE_IDENTITY`" in refused
         team.env["STATE_IDENTITY"] = BEN.identity

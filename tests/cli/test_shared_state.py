@@ -74,7 +74,7 @@ def test_what_one_runner_made_the_next_one_knows(team: Project, elsewhere: Path)
     assert "No changes" in other.run("plan").out
     assert "No drift" in other.run("drift").out
     assert len(other.json("state", "list").json["records"]) == 1
-    assert "store: kept its word: 4 writers" in other.run("doctor", "--probe-state").out
+    assert "store: passed the concurrency test (4 writers" in other.run("doctor", "--probe-state").out
     examined = other.run("doctor", code=None).out
     assert "0 problems" in examined
     assert "backups" in examined

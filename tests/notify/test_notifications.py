@@ -263,7 +263,7 @@ def test_a_message_that_is_refused_is_told_without_its_address_and_changes_no_ex
     sandbox.edit_volume(sandbox.volume(project.variables["APP"])["id"], snapshot_retention=3)
     receiver.answers[:] = [status]
     ended = project("drift -o json", code=2)
-    assert f"warning: nobody was notified of `drift` by `notify.0`: {receiver.url[7:]} answered" in ended.err
+    assert f"warning: could not deliver `drift` to `notify.0`: {receiver.url[7:]} answered" in ended.err
     assert "very-secret-path" not in ended.out + ended.err
     assert [got.path for got in receiver.got] == [SLACK_PATH]
     assert json.loads(ended.out)["changes"]

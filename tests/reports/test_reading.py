@@ -47,7 +47,7 @@ REHEARSED = Rehearsal(
     ),
     ("it differs",),
     (Unrehearsed(ADDRESS, "no twin"),),
-    (Assumption("switch", "a volume that no machine holds says so"),),
+    (Assumption("switch", "an unattached volume is reported as unattached"),),
 )
 REPORTS: dict[str, Report] = {
     "plan": PlanReport(plan=KNOWN, diagnostics=DIAGNOSTICS),

@@ -20,7 +20,7 @@ from reconciler.state.store import no_state
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
-PROBE = "probe/"  # where it is tried out whether the store keeps its word
+PROBE = "probe/"  # objects of the probe
 _RACES = 100  # how often others may be faster to write the root; of those who want to, one always can
 
 

@@ -65,7 +65,7 @@ def unsettled(bucket: Bucket, cause: str) -> StoreError:
     return StoreError(f"the state {bucket.place} did not take a change: {cause}", help=help)
 
 
-# --- whether a store keeps its word ---
+# --- probing a store ---
 
 _WRITERS = 4
 _INCREMENTS = 20

@@ -142,7 +142,7 @@ def test_a_pooler_that_keeps_transactions_whole_is_proven(database: Postgres, pr
     with pooled(database, "transaction") as url:
         project.run("state", "init", "--state", url)
         examined = project.run("doctor", "--probe-state", "--state", url, code=1).out  # there is no platform
-        assert "ok       store: kept its word" in examined
+        assert "ok       store: passed the concurrency test" in examined
         assert "ok       state: " in examined
     assert left_behind(database) == []
 
