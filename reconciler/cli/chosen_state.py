@@ -14,7 +14,7 @@ from reconciler.cli.group import ENV, SANDBOX, STATE
 from reconciler.cli.options import ChosenManifests
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Attribution, Context, make_context
-from reconciler.core.errors import Refused, StateMoved, StoreError
+from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Resource
 from reconciler.core.state_url import shown_url
 from reconciler.execution.decisions import Actor
@@ -82,7 +82,7 @@ class ChosenState(ChosenManifests):
 
         agents = agents_of(self.config)
         if not agents:
-            with suppress(StoreError, StateMoved):  # the verb itself says what is wrong with the state
+            with suppress(ReconcilerError):  # the verb itself says what is wrong with the state
                 agents = agents_of(self.config, run(remembered))
         if agents and not self.sandbox:
             raise Refused(

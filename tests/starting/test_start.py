@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.harness import Project
+from tests.cli.test_terminal import on_a_terminal
 from tests.inprocess import Command
 
 FILES = {
@@ -53,6 +55,27 @@ def test_files_that_are_there_stay_and_what_they_lack_is_shown(reconcile: Comman
 def test_off_a_terminal_it_asks_nothing(reconcile: Command) -> None:
     assert "pass --yes" in reconcile("start", code=64).err
     assert list(reconcile.root.iterdir()) == []
+
+
+def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
+    answers = {
+        b"Address of the platform": b"https://api.acme.example\n",
+        b"App of the first": b"web\n",
+        b"Name of the first": b"staging\n",
+        b"CI service": b"gitlab\n",
+    }
+    code, shown = on_a_terminal(Project(tmp_path, {}), "start", answers=answers)
+    assert (code, "Valid: 2 resources" in shown) == (0, True)
+    assert "base_url: https://api.acme.example\n" in (tmp_path / "reconcile.yaml").read_text()
+    assert (tmp_path / "overlays/staging/web.yaml").is_file()
+    assert (tmp_path / ".gitlab-ci.yml").is_file()
+
+
+def test_a_name_that_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    answers = {b"Address": b"\n", b"App of": b"Not a name\n", b"Name of": b"\n", b"CI service": b"\n"}
+    code, shown = on_a_terminal(Project(tmp_path, {}), "start", answers=answers)
+    assert (code, "take lower-case letters" in shown) == (64, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_script_for_cron_can_be_run(reconcile: Command) -> None:
