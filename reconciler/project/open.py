@@ -126,20 +126,20 @@ async def open_platform(
     """
     execution, name = config.settings.execution, config.settings.platform.token_from.env
     with _base_url(config) as base_url:
+        # The emulator's token protects nothing: on loopback, nobody has to set it.
+        emulators = config.emulated or (is_loopback(base_url) and not config.variables.get(name))
         connections = execution.concurrency + execution.read_concurrency
         async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
             yield (
                 platform_client(
                     transport,
                     base_url,
-                    (lambda: SANDBOX_TOKEN) if config.emulated else partial(_token, name, config),
+                    (lambda: SANDBOX_TOKEN) if emulators else partial(_token, name, config.variables),
                     SystemClock(),
                     rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
-                    credential="the sandbox's own"
-                    if config.emulated
-                    else f"the environment variable `{name}`",
+                    credential="the emulator's own" if emulators else f"the environment variable `{name}`",
                     waiting=waiting,
                 ),
                 transport,
@@ -238,14 +238,9 @@ def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
     return None if is_loopback(base_url) and not platform.rate_limit_loopback else platform.rate_limit
 
 
-def _token(name: str, config: ProjectSettings) -> str:
-    """The platform's token, from the variable `name`; on loopback, the emulator's where there is no other.
-
-    Raises ReconcilerError where that variable is not set.
-    """
-    token = config.variables.get(name, "")
-    if not token and is_loopback(config.settings.platform.base_url or ""):
-        return SANDBOX_TOKEN
+def _token(name: str, variables: Mapping[str, str]) -> str:
+    """The platform's token, from the variable `name`. Raises ReconcilerError where that is not set."""
+    token = variables.get(name, "")
     if not token:
         raise ReconcilerError(
             f"no token: the environment variable `{name}` is not set",
