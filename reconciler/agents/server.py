@@ -15,6 +15,7 @@ import anyio
 from mcp.server.mcpserver import MCPServer
 
 from reconciler.agents import guide
+from reconciler.core.advice import RunOptions, command
 from reconciler.core.context import program_version
 
 MARK = {"RECONCILE_AGENT": "mcp"}  # see `agents` in the settings
@@ -70,17 +71,27 @@ class Tools:
         """Save the rehearsed plan as proposed.plan, for people to read, sign and apply."""
         made = await self._run("plan", "--rehearse", "--out", PROPOSED, env=env)
         if not made["exit_code"]:
-            chosen = f" --env {env}" if env else ""
-            made["next"] = [
-                f"reconcile approve{chosen} {PROPOSED} --reason TEXT",
-                f"reconcile apply{chosen} --plan {PROPOSED} --approval {PROPOSED}.NAME.approval",
-            ]
+            approval = f"{PROPOSED}.NAME.approval"
+            ways = (
+                command("approve", PROPOSED, "--reason", "TEXT"),
+                command("apply", "--plan", PROPOSED, "--approval", approval),
+            )
+            made["next"] = [str(way.with_options(RunOptions(env=env))) for way in ways]
         return made
 
     async def _run(self, verb: str, *words: str, env: str = "", full: bool = False) -> dict[str, Any]:
-        command = [sys.executable, "-m", "reconciler", verb, "-o", "json", *_option("--env", env), *words]
+        line = [
+            sys.executable,
+            "-m",
+            "reconciler",
+            verb,
+            "-o",
+            "json",
+            *_option("--env", env),
+            *words,
+        ]
         done = await anyio.run_process(
-            command, cwd=self._folder, env=self._variables, check=False, start_new_session=True
+            line, cwd=self._folder, env=self._variables, check=False, start_new_session=True
         )
         answer: dict[str, Any] = {"exit_code": done.returncode, "note": _DATA}
         try:

@@ -108,7 +108,7 @@ def command(
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     if approved_deletes or approved_creates:
-        chosen.require_person("reconcile apply --approve-delete, --approve-create")
+        chosen.require_person("--approve-delete" if approved_deletes else "--approve-create")
     approvals = read_approvals(approval_files)
     deletes = list(map(str, approved_deletes))
     saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None

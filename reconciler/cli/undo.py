@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import echo_diagnostics, emit
 from reconciler.cli.verb import DONE, argument, verb
+from reconciler.core.advice import command as command_of
 from reconciler.core.words import counted
 from reconciler.project.history import find_history, find_run
 from reconciler.project.project import Project
@@ -69,4 +71,5 @@ def _lines(past: PastRun, undo: Undo) -> Iterator[str]:
         yield f"  stays: {what}"
         yield f"      {why}"
     if going:
-        yield "Write these values into the manifests (or revert the commit), then: reconcile plan"
+        plan = command_of("plan").with_options(of_this_run())
+        yield f"Write these values into the manifests (or revert the commit), then: {plan}"

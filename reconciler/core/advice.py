@@ -19,7 +19,7 @@ _GROUPS = frozenset({"state", "secret", "extension", "provider"})
 _ON_STATE = frozenset(
     {
         *("plan", "apply", "drift", "import", "show", "resolve", "state", "extension"),
-        *("doctor", "history", "approve", "bundle"),
+        *("doctor", "history", "approve", "bundle", "undo"),
     }
 )
 _ON_STATE_TOO = frozenset({("secret", "fingerprint")})

@@ -29,6 +29,7 @@ _HEADING = "# Written by `reconcile demo`"
 _SETTINGS = f"""{_HEADING}: an emulated platform on this machine. Its clock runs 600 times faster.
 platform:
   base_url: URL
+  token_from: {{emulator: true}} # its token protects nothing
 execution:
   settle_s: {SANDBOX_SETTLE_S:g} # how long to look for an object whose create was not answered
 """

@@ -11,12 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.manifests.reading.refusals import MOST_BYTES
 
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS_FILE = "reconcile.yaml"  # the project's own file may stand among its manifests
+_WAYS_IN = (command("start"), command("import"), command("demo"))
+_WAYS = (
+    f"check the path; `{_WAYS_IN[0]}` writes a new project here, `{_WAYS_IN[1]}` manifests of what runs "
+    f"already, and `{_WAYS_IN[2]}` a shop to try things on"
+)
 OVERLAYS = "overlays"  # the folder of all environments, below the project's root
 
 
@@ -51,13 +57,14 @@ def read_files(
             problems.append(outside_root(name))
             continue
         if not os.path.lexists(given):
+            is_new = name == "manifests" and not (root / SETTINGS_FILE).is_file()
             problems.append(
                 error(
                     "missing-path",
                     f"there is no file or directory `{given}`",
                     Span(name, 1, 1, 1),
-                    help="check the path; `reconcile start` writes a new project here, `reconcile import` "
-                    "manifests of what runs already, and `reconcile demo` a shop to try things on",
+                    help=_WAYS if is_new else "check the path",
+                    advice=_WAYS_IN if is_new else (),
                 )
             )
             continue

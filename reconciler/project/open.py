@@ -124,22 +124,24 @@ async def open_platform(
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
-    execution, name = config.settings.execution, config.settings.platform.token_from.env
+    execution, source = config.settings.execution, config.settings.platform.token_from
     with _base_url(config) as base_url:
-        # The emulator's token protects nothing: on loopback, nobody has to set it.
-        emulators = config.emulated or (is_loopback(base_url) and not config.variables.get(name))
+        is_given = bool(config.variables.get(source.env))
+        emulators = config.emulated or (source.emulator and is_loopback(base_url) and not is_given)
         connections = execution.concurrency + execution.read_concurrency
         async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
             yield (
                 platform_client(
                     transport,
                     base_url,
-                    (lambda: SANDBOX_TOKEN) if emulators else partial(_token, name, config.variables),
+                    (lambda: SANDBOX_TOKEN) if emulators else partial(_token, source.env, config.variables),
                     SystemClock(),
                     rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
-                    credential="the emulator's own" if emulators else f"the environment variable `{name}`",
+                    credential="the emulator's own"
+                    if emulators
+                    else f"the environment variable `{source.env}`",
                     waiting=waiting,
                 ),
                 transport,

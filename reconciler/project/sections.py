@@ -88,6 +88,9 @@ class TokenSource(Section):
         pattern=VARIABLE,
         description="Environment variable that holds the platform's token.",
     )
+    emulator: bool = Field(
+        False, description="On loopback, without that variable: the token of `reconcile sandbox`."
+    )
 
 
 @cache

@@ -150,7 +150,7 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
         volume("shop") + volume("shop", "logs") + cluster("orders")
     )
     _record(tmp_path, "Volume", "gone", "shop")
-    assert completed("s") == ["show", "state", "secret", "schema", "sandbox"]
+    assert completed("s") == ["show", "state", "secret", "start", "sandbox", "schema"]
     assert completed("state", "f") == ["forget"]
     assert completed("plan", "--det") == ["--detailed-exitcode"]
     assert completed("plan", "--output", "j") == ["json", "junit"]

@@ -116,4 +116,6 @@ def test_no_text_advises_a_command_that_is_not_data() -> None:
             and id(node) not in docstrings
             and by_hand.search(node.value)
         ]
-    assert [place for place in found if not place.startswith("kinds/machine/kind.py")] == []
+    # What is typed in a folder that is not there yet, or in a shell that a demo begins.
+    elsewhere = ("kinds/machine/kind.py", "demo/", "starting/", "cli/demo.py", "cli/start.py")
+    assert [place for place in found if not place.startswith(elsewhere)] == []
