@@ -139,9 +139,7 @@ async def open_platform(
                     rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
-                    credential="the emulator's own"
-                    if emulators
-                    else f"the environment variable `{source.env}`",
+                    credential="the emulator" if emulators else f"the environment variable `{source.env}`",
                     waiting=waiting,
                 ),
                 transport,
