@@ -110,7 +110,7 @@ class LiveReporter(Reporter):
 
     def settling(self, address: Address, wait_s: float) -> None:
         if wait_s:
-            self._count_down(str(address), "its outcome is unknown; it may appear within", wait_s)
+            self._count_down(str(address), "its outcome is unknown; its object may appear within", wait_s)
         else:
             self._running.pop(str(address), None)
             self._show()

@@ -73,8 +73,8 @@ class PlainReporter(Reporter):
 
     def settling(self, address: Address, wait_s: float) -> None:
         if wait_s:
-            what = "the outcome of a call is unknown; waiting for it to appear"
-            self._line(f"{address}: {what} for {wait_s:.0f} s")
+            what = "the outcome of a call is unknown; its object may appear within"
+            self._line(f"{address}: {what} {wait_s:.0f} s")
 
     def _is_due(self, what: str, waited_s: float) -> bool:
         """Whether to report `what` after `waited_s` seconds of waiting. A smaller number: a new wait."""

@@ -44,7 +44,7 @@ async def test_a_settle_window_is_counted_down_in_a_log(stage: Stage, log: Log) 
     stage.limit(settle_s=100)
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
     told = [line for line in await log(volume()) if "evidence" in line]
-    what = "Volume/shop/data: the outcome of a call is unknown; waiting for it to appear, up to"
+    what = "Volume/shop/data: the outcome of a call is unknown; its object may appear within"
     assert told == [f"{what} {left_s} s" for left_s in (100, 70, 40, 10)]
 
 
@@ -201,7 +201,7 @@ def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{CREATE} (refused with 429, again in 30 s)" in shown()
     reporter.settling(step.address, 180)
     seconds[0] += 200
-    assert "waiting for it to appear, up to 0 s" in shown()
+    assert "its object may appear within 0 s" in shown()
     reporter.settling(step.address, 0)
     assert "evidence" not in shown()
     reporter.step_finished(step, "done", 250, "vol_1")
