@@ -1,12 +1,13 @@
 """`reconcile undo`: what would take a run back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import echo_diagnostics, emit
 from reconciler.cli.verb import DONE, argument, verb
 from reconciler.core.advice import command as command_of
+from reconciler.core.steps import Call
 from reconciler.core.words import counted
 from reconciler.project.history import find_history, find_run
 from reconciler.project.project import Project
@@ -43,19 +44,19 @@ def command(chosen: ChosenState, run: str = argument(metavar="RUN")) -> int:
         }
         for item in undo.fields
     ]
-    calls = (
-        [{"method": step.call.method, "path": step.call.path} for step in undo.plan.steps if step.mutates]
-        if undo.plan
-        else []
-    )
     document = {
         "run": past.id,
         "fields": fields,
         "stays": [{"step": step, "why": why} for step, why in undo.stays],
-        "calls": calls,
+        "calls": [{"method": call.method, "path": call.path} for call in _calls(undo)],
     }
     emit(Page(document={"undo": document}, text=page_text(list(_lines(past, undo)))))
     return DONE
+
+
+def _calls(undo: Undo) -> Sequence[Call]:
+    """The calls that would be sent."""
+    return [step.call for step in undo.plan.steps if step.mutates] if undo.plan is not None else []
 
 
 def _lines(past: PastRun, undo: Undo) -> Iterator[str]:
@@ -63,9 +64,8 @@ def _lines(past: PastRun, undo: Undo) -> Iterator[str]:
     yield f"run {past.id}: {counted(len(going), 'field')} can go back"
     for item in going:
         yield f"  {item.address}  {item.field}: {item.now} -> {item.before}"
-    for step in undo.plan.steps if undo.plan is not None and going else ():
-        if step.mutates:
-            yield f"      {step.call.method} {step.call.path}"
+    for call in _calls(undo):
+        yield f"      {call.method} {call.path}"
     staying = [(f"{item.address}  {item.field}: {item.now}", item.why) for item in undo.fields if item.why]
     for what, why in [*staying, *undo.stays]:
         yield f"  stays: {what}"

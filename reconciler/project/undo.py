@@ -56,7 +56,10 @@ async def plan_undo(project: Project, desired: Desired, run: PastRun, later: Seq
     """Plan the way back from `run`. `later`: the runs after it, oldest first. Sends nothing but GET."""
     state = await project.store.load()
     now = {str(address): record.applied for address, record in state.records.items()}
-    found = [field for field in _changed(run, later, now) if field.address in desired.by_address]
+    found = [
+        field if field.address in desired.by_address else replace(field, why="no manifest declares it now")
+        for field in _changed(run, later, now)
+    ]
     plan = await _planned(project, desired, found)
     if plan is None or any(problem.severity is Severity.ERROR for problem in plan.diagnostics):
         found = [await _alone(project, desired, field) for field in found]
@@ -67,16 +70,16 @@ async def plan_undo(project: Project, desired: Desired, run: PastRun, later: Seq
 
 def _changed(run: PastRun, later: Sequence[PastRun], now: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
     """The fields of manifests that the run changed. What another run changed after it stays as it is now."""
-    kinds = find_kinds()
+    kinds, begun, seen_later = find_kinds(), _records(run), [_records(one) for one in later]
     for address in dict.fromkeys(call.address for call in run.calls if call.outcome == "done"):
-        before = _records(run).get(str(address))
+        before = begun.get(str(address))
         if address is None or before is None:
             continue
-        after = next((_records(one)[str(address)] for one in later if str(address) in _records(one)), None)
         current = now.get(str(address), {})
+        after = next((seen[str(address)] for seen in seen_later if str(address) in seen), current)
         for name in kinds[address.kind].Spec.model_fields:
-            old, new = before.get(name), (after or current).get(name)
-            if old in (None, "", new):  # what was not known then is no change of the run
+            old, new = before.get(name), after.get(name)
+            if old in (None, "", new):  # a value that was not known then was not changed by the run
                 continue
             why = "another run changed it again" if current.get(name) != new else ""
             yield Taken(address, name, old, new, why)
@@ -93,8 +96,10 @@ def _stays(run: PastRun, with_fields: set[Address]) -> Iterator[tuple[str, str]]
     for call in run.newest_calls:
         action = call.step.rpartition("#")[2]
         reason = _STAYS.get(_ALIKE.get(action, action))
-        if call.outcome != "done":
-            yield call.step, f"it is not done ({call.outcome}): there is nothing to take back"
+        if call.outcome in ("unknown", "repeatable"):
+            yield call.step, "its outcome is unknown: settle that first"
+        elif call.outcome != "done":
+            yield call.step, f"it had no effect ({call.outcome})"
         elif reason is not None:
             yield call.step, reason
         elif call.address not in with_fields:

@@ -85,3 +85,23 @@ def test_it_changes_nothing(reconcile: Command) -> None:
 
 def test_an_unknown_run_is_named(reconcile: Command) -> None:
     assert "no run has an id that begins with `zz`" in reconcile("undo zz", code=1).err
+
+
+def test_what_no_manifest_declares_now_stays(reconcile: Command) -> None:
+    run = apply(reconcile, snapshot_retention=7)
+    (reconcile.root / "manifests/data.yaml").unlink()
+    found = undo(reconcile, run)
+    assert [field["stays"] for field in found["fields"]] == ["no manifest declares it now"]
+    assert found["calls"] == []
+
+
+def test_a_call_of_unknown_outcome_is_to_be_settled_first(reconcile: Command) -> None:
+    orders = (reconcile.root / "manifests/orders.yaml").read_text()
+    billing = orders.partition("---")[0].replace("name: orders", "name: billing")
+    (reconcile.root / "manifests/billing.yaml").write_text(billing)
+    reconcile("demo play cluster-answer-lost")
+    word = json.loads(reconcile("state list -o json").out)["context"]["lineage"][:8]
+    reconcile(f"apply --auto-approve --approve-create PostgresCluster/billing@{word}", code=3)
+    run = json.loads(reconcile("history -o json").out)["runs"][0]["id"]
+    why = {step["step"]: step["why"] for step in undo(reconcile, run)["stays"]}
+    assert why["PostgresCluster/billing#create"] == "its outcome is unknown: settle that first"
