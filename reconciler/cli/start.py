@@ -5,12 +5,14 @@ from pathlib import Path
 
 import click
 
+from reconciler.cli import options
 from reconciler.cli.manifests import validate
-from reconciler.cli.verb import flag, verb
+from reconciler.cli.verb import verb
 from reconciler.core.context import BASE
 from reconciler.project.sections import ENVIRONMENT, check_address
 from reconciler.starting.write import Answers, find_host, write_project
 
+_QUESTIONS = ("Address of the platform", "App of the first manifest", "Name of the first environment")
 _NEXT = """
 Next:
   export RECONCILE_TOKEN=…                     of the platform; to plan, one that can only read will do
@@ -21,14 +23,14 @@ Next:
 To try things first, on an emulated platform: reconcile demo, in an empty folder."""
 
 
-@verb("start", report=None)
-def start(yes: bool = flag("--yes", "Do not ask: take the suggestions.")) -> int:
+@verb("start", options.AUTO_APPROVE, report=None)
+def start(auto_approve: bool) -> int:
     """Write a new project into this folder: settings, a manifest, an environment, and a job for CI.
 
-    A file that is there stays as it is.
+    A file that is there stays as it is. With --yes, the suggestions are taken.
     """
     answers, host = Answers(), find_host(Path.cwd())
-    if not yes:
+    if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --yes to take the suggestions")
         asked = zip(_QUESTIONS, answers, strict=True)
@@ -37,7 +39,7 @@ def start(yes: bool = flag("--yes", "Do not ask: take the suggestions.")) -> int
     check_address(answers.base_url)
     for name in answers[1:]:
         if not ENVIRONMENT.fullmatch(name) or name == BASE:
-            raise click.UsageError(f"`{name}`: take lower-case letters, digits and `-`, a letter first")
+            raise click.UsageError(f"`{name}`: take at most 63 lower-case letters, digits and `-`")
     for written in write_project(Path.cwd(), answers, host):
         click.echo(f"{'kept' if written.kept else 'wrote':<5}  {written.name}")
         if written.lacks:
@@ -45,6 +47,3 @@ def start(yes: bool = flag("--yes", "Do not ask: take the suggestions.")) -> int
     code: int = click.get_current_context().invoke(validate)
     click.echo(_NEXT.format(answers.environment))
     return code
-
-
-_QUESTIONS = ("Address of the platform", "App of the first manifest", "Name of the first environment")

@@ -25,7 +25,7 @@ _MOST_S = 120
 class Accident(NamedTuple):
     """`happened`: to whom, and when. `source`: where that is told. `typed`: lines for a shell.
 
-    `shows`: a pattern of what the last line prints. `held`: what that means.
+    `shows`: a pattern of what they print. `held`: what that means.
     """
 
     happened: str
@@ -92,7 +92,7 @@ ACCIDENTS = {
             "reconcile demo play answer-lost",
             "reconcile apply --auto-approve",
         ),
-        "Applied: 1 done",
+        "(?s)outcome of a call is unknown.*Applied: 1 done",
         "The volume that the platform shows is adopted; it is not created again.",
     ),
     "renamed": Accident(
@@ -120,7 +120,7 @@ ACCIDENTS = {
             "sed -i.old 's/value_from: .*/value_from: {env: RECONCILE_TOKEN}/' manifests/orders.yaml",
             "RECONCILE_TOKEN=sandbox reconcile plan --untrusted HEAD",
         ),
-        "own-credential|untrusted",
+        "own-credential",
         "Our own credentials are nobody's secret value, and a stranger's files run no program.",
     ),
     "disk-full": Accident(

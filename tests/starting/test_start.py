@@ -74,7 +74,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
 def test_a_name_that_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     answers = {b"Address": b"\n", b"App of": b"Not a name\n", b"Name of": b"\n", b"CI service": b"\n"}
     code, shown = on_a_terminal(Project(tmp_path, {}), "start", answers=answers)
-    assert (code, "take lower-case letters" in shown) == (64, True)
+    assert (code, "at most 63" in shown) == (64, True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -56,8 +56,8 @@ class Leases:
     commit of its intent, which asked just that, in its own scope. So such a commit serves one check of that
     scope, if that one comes at once; every other check reads the lease.
 
-    At once: before as much time has passed again as the commit's answer took. Who takes a scope away after
-    that commit has landed needs two round trips for it, and is not done before.
+    "At once" means within one more round trip. Taking a scope away needs two round trips after that commit
+    has landed, so nobody can have done it by then.
     """
 
     def __init__(
