@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,18 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from reconciler.agents import guide
-from reconciler.demo import shop
-from reconciler.demo.shop import stop
+from reconciler.demo.shop import platform
+from tests.demo.project import empty, shop
 from tests.inprocess import Command
+
+__all__ = ["empty", "shop"]
 
 TOOLS = {"validate", "plan", "rehearse", "drift", "show", "history", "explain", "doctor", "propose"}
 
 
 @pytest.fixture
-def reconcile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    command = Command(folder, monkeypatch, capsys)
-    command("demo")
-    yield command
-    stop(folder)
+def reconcile(shop: Command) -> Command:
+    return shop
 
 
 @asynccontextmanager
@@ -52,7 +46,7 @@ async def call(client: ClientSession, tool: str, **arguments: Any) -> dict[str, 
 
 
 async def mutations(folder: Path) -> list[str]:
-    async with shop.platform(folder) as ask:
+    async with platform(folder) as ask:
         log = await ask("GET", "_sandbox/log", None)
     return [entry["path"] for entry in log if entry["method"] != "GET"]
 

@@ -1,13 +1,14 @@
 """An agent's run: it sends what people signed, whatever it is told, tries or edits."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.demo.shop import stop
 from tests.approvals.people import make
+from tests.demo.project import empty, shop
 from tests.inprocess import Command
+
+__all__ = ["empty", "shop"]
 
 AGENTS = "agents: {variables: [CLAUDECODE]}\n"
 RULE = "error[approval-needed]: the rule {agent: CLAUDECODE}"
@@ -25,21 +26,12 @@ FOR_PEOPLE = (
 
 
 @pytest.fixture
-def reconcile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
+def reconcile(shop: Command) -> Command:
     """A demo whose settings name agents, and whose state remembers that."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("CLAUDECODE", raising=False)
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    command = Command(folder, monkeypatch, capsys)
-    command("demo")
-    with (folder / "reconcile.yaml").open("a") as settings:
+    with (shop.root / "reconcile.yaml").open("a") as settings:
         settings.write(AGENTS)
-    command("apply --auto-approve")
-    yield command
-    stop(folder)
+    shop("apply --auto-approve")
+    return shop
 
 
 def become_agent(reconcile: Command) -> None:

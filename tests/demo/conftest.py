@@ -1,20 +1,13 @@
-"""A folder for demos, whose platforms end with the test."""
-
-from collections.abc import Iterator
-from pathlib import Path
+"""A folder for demos."""
 
 import pytest
 
-from reconciler.demo.shop import stop
+from tests.demo.project import empty
 from tests.inprocess import Command
+
+__all__ = ["empty"]
 
 
 @pytest.fixture
-def reconcile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    yield Command(folder, monkeypatch, capsys)
-    stop(folder)
+def reconcile(empty: Command) -> Command:
+    return empty

@@ -1,27 +1,19 @@
 """`reconcile undo`: what would take a run back, by the calls that it would send, and why the rest stays."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.demo.shop import stop
+from tests.demo.project import empty, shop
 from tests.inprocess import Command
+
+__all__ = ["empty", "shop"]
 
 
 @pytest.fixture
-def reconcile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    command = Command(folder, monkeypatch, capsys)
-    command("demo")
-    yield command
-    stop(folder)
+def reconcile(shop: Command) -> Command:
+    return shop
 
 
 def apply(reconcile: Command, **values: int) -> str:
