@@ -116,7 +116,10 @@ def _plant_document(world: World, document: Any) -> list[str]:
     return found
 
 
-_fields: dict[str, Any] = {seed.name: (list[seed.form], []) for seed in SEEDS}  # type: ignore[name-defined]
+_fields: dict[str, Any] = {
+    seed.name: (list[seed.form], [])  # type: ignore[name-defined] # a type that is found while this runs
+    for seed in SEEDS
+}
 _settings = ConfigDict(extra="forbid", strict=True, defer_build=True)
 _Document: type[BaseModel] = create_model("_Document", __config__=_settings, **_fields)
 
