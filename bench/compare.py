@@ -2,6 +2,7 @@
 
 import io
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -32,8 +33,12 @@ def compare(groups: Sequence[Group], ref: str, folder: Path, stack: ExitStack) -
 
 
 def _compared(program: Program, stages: Sequence[Stage], rounds: int) -> tuple[str, ...]:
-    runs = [program.opened(stage) for stage in stages]
-    pairs = [tuple(run() for run in runs) for _ in range(rounds)]
+    try:
+        runs = [program.opened(stage) for stage in stages]
+        pairs = [tuple(run() for run in runs) for _ in range(rounds)]
+    except CouldNotRun as problem:  # costs its own row only: the others have taken minutes
+        print(f"could not run: {problem}", file=sys.stderr)
+        return (str(program), "could not run", *[""] * (len(_HEADINGS) - 2))
     return (
         str(program),
         *_cells([(now.cpu_s, then.cpu_s) for now, then in pairs]),

@@ -1,18 +1,21 @@
 """Commands over a state whose journal is long, as many small applies leave it."""
 
+import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 
 import anyio
 
 from bench.places import FILE, Place
-from bench.processes import Cost
+from bench.processes import Cost, run
 from bench.stage import Program, Project, Stage
 from bench.worlds.manifests import change_retention, write_manifests
-from bench.worlds.world import World, app_name, new, volume_fields, volume_id, volume_name
+from bench.worlds.world import app_name, new, volume_fields, volume_id, volume_name
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.state import open_store
@@ -56,18 +59,19 @@ def _filled(stage: Stage, entries: int, place: Place) -> Project:
     project = place.project(stage, root, stage.enter(stage.sandbox(root, _WORLD.apps)))
     project.run("state", "init")
     project.run("apply", "--auto-approve", expect=f"Applied: {_WORLD.size} done.")
-    anyio.run(_fill, project, entries, _WORLD)
+    # In a process of its own: `stage` may be about another revision, with another layout of its state.
+    fill = [sys.executable, "-m", "bench.journals", project.variables["RECONCILE_STATE"], str(entries)]
+    run(fill, root, project.variables)
     change_retention(root, 20)
     project.run("apply", "--auto-approve", expect="Applied: 1 done.")
     return project
 
 
-async def _fill(project: Project, entries: int, world: World) -> None:
-    url, variables = project.variables["RECONCILE_STATE"], project.variables
-    store = open_store(url, root=project.root, clock=SystemClock(), variables=variables)
+async def _fill(root: Path, url: str, entries: int) -> None:
+    store = open_store(url, root=root, clock=SystemClock(), variables=os.environ)
     try:
-        lease = await store.lease([app_name(app) for app in range(world.apps)], "bench")
-        runs = _runs(entries // _PER_RUN, world.apps)
+        lease = await store.lease([app_name(app) for app in range(_WORLD.apps)], "bench")
+        runs = _runs(entries // _PER_RUN, _WORLD.apps)
         while some := [run for run, _ in zip(runs, range(_TOGETHER), strict=False)]:
             by_scope: dict[str, list[JournalEntry]] = {}
             for scope, found in some:
@@ -107,3 +111,7 @@ def _runs(count: int, apps: int) -> Iterator[tuple[str, list[JournalEntry]]]:
             JournalEntry(run, Event.RUN_FINISHED, at, data={"outcomes": {"done": 1}}),
         ]
         yield scope, entries
+
+
+if __name__ == "__main__":
+    anyio.run(_fill, Path(), sys.argv[1], int(sys.argv[2]))

@@ -18,9 +18,11 @@ from pydantic import ValidationError
 
 from reconciler.approvals.rules import (
     APPROVALS,
+    GUARDRAILS,
     AgentSettings,
     ApprovalSettings,
     Authority,
+    Guarded,
     Rule,
     Safeguard,
     Said,
@@ -32,6 +34,8 @@ from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.execution.decisions import Content, recall, remember
+from reconciler.guardrails.files import require_limits
+from reconciler.guardrails.limit import Limit
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository
@@ -50,17 +54,16 @@ class InForce(Struct, frozen=True):
     """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run."""
 
     said: Said
-    loosened: Sequence[Rule]
+    loosened: Sequence[Rule | Limit]
 
     def warnings(self) -> Iterator[Diagnostic]:
         """A warning for each rule that is gone or weaker."""
         for rule in self.loosened:
             yield warning(
                 RULES_LOOSENED,
-                f"the rule {rule} (from: {rule.people}, valid: {rule.valid}) is gone or weaker now; it still "
-                "counts in this run",
+                f"{rule.described} ({rule.terms}) is gone or weaker now; it still counts in this run",
                 help="if this is wanted, do nothing: it ends with the next apply that goes through; if not, "
-                "put the rule back into reconcile.yaml",
+                "put it back where it was",
             )
 
 
@@ -88,14 +91,17 @@ class Terms(Struct, frozen=True):
     @property
     def by_agent(self) -> bool:
         """Whether this run is an agent's: then nothing gets looser by it, even where it sends nothing."""
-        return any(rule.when.agent in self.authority.variables for rule in self.in_force().said.rules)
+        return any(rule.when.agent in self.authority.variables for rule in self.in_force().said.approvals)
 
     def in_force(self) -> InForce:
         """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
         now, remembered = self.authority.now, recall(self.state, APPROVALS)
         before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
-        loosened = tuple(rule for rule in before.rules if not any(other.covers(rule) for other in now.rules))
-        said = Said.of(Said(loosened, before.signers), now)
+        loosened: list[Rule | Limit] = []
+        for rule in before.rules:
+            if not any(other.covers(rule) for other in (*now.rules, *loosened)):
+                loosened.append(rule)
+        said = Said.of(Said(tuple(loosened), before.signers), now)
         if self.authority.outside is not None:
             said = Said(said.rules, (self.authority.outside,))
         return InForce(said, loosened)
@@ -205,7 +211,7 @@ def _written(said: Said) -> Collection[str]:
     """The rules and signers as one JSON text; nothing where there are none."""
     if not said.rules and not any(signer.text for signer in said.signers):
         return ()
-    rules = [rule.model_dump(mode="json", by_alias=True, exclude_none=True) for rule in said.rules]
+    rules = [rule.to_json() for rule in said.rules]
     return (json.dumps({"rules": rules, "signers": [signer.text for signer in said.signers]}),)
 
 
@@ -213,7 +219,10 @@ def _read(written: str) -> Said:
     """The rules and signers of what `_written` made. Raises ReconcilerError for a newer version's."""
     content = json.loads(written)
     try:
-        rules = [Rule.model_validate(rule) for rule in content["rules"]]
+        rules = [
+            Limit.from_json(rule["guardrail"]) if "guardrail" in rule else Rule.model_validate(rule)
+            for rule in content["rules"]
+        ]
     except ValidationError:
         raise ReconcilerError(
             "the state remembers an approval rule that this version does not know",
@@ -242,13 +251,23 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
     """
     outside, before, then = _outside(config), _revision_before(config, base), Said()
     if before is not None:
-        settings, rules = _settings_at(before)
+        settings, rules, patterns = _settings_at(before)
         signers = _signers(before.read(settings.signers), f"`{settings.signers}` at {before.ref}")
-        then = Said(rules, (signers,))
+        then = Said((*rules, *require_limits(patterns, config.root, before)), (signers,))
     name = config.written.approvals.signers
     file = config.root / name
     signers = _signers(read_file(file) if file.exists() else None, f"`{name}`")
-    return Authority(Said(config.written.rules, (signers,)), then, outside, set_variables(config))
+    return Authority(Said(_rules_here(config), (signers,)), then, outside, set_variables(config))
+
+
+def authority_here(config: ProjectSettings) -> Authority:
+    """What the settings and guardrails say, for a verb that only reads: it tells what an apply asks for."""
+    return Authority(Said(_rules_here(config)), variables=set_variables(config))
+
+
+def _rules_here(config: ProjectSettings) -> tuple[Rule | Limit, ...]:
+    """The rules of the settings, and the guardrails. Raises ManifestError where a file has an error."""
+    return (*config.written.rules, *require_limits(config.written.guardrails, config.root, config.trusted))
 
 
 def set_variables(config: ProjectSettings) -> frozenset[str]:
@@ -260,7 +279,7 @@ def agents_of(config: ProjectSettings, state: State | None = None) -> Sequence[s
     """The variables by which this run is an agent's: as the settings say, or the state remembers."""
     texts = recall(state, APPROVALS).get("rules", {}) if state is not None else ()
     remembered = Said.of(*map(_read, texts))
-    named = {rule.when.agent for rule in (*config.written.rules, *remembered.rules)}
+    named = {rule.when.agent for rule in (*config.written.rules, *remembered.approvals)}
     return sorted(set_variables(config) & named)
 
 
@@ -330,8 +349,8 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
     return before
 
 
-def _settings_at(before: Revision) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
-    """The approval settings at the revision `before`, and all rules there.
+def _settings_at(before: Revision) -> tuple[ApprovalSettings, tuple[Rule, ...], Sequence[str]]:
+    """The approval settings at the revision `before`, all rules there, and which files hold guardrails.
 
     Raises ReconcilerError where they cannot be read.
     """
@@ -344,7 +363,7 @@ def _settings_at(before: Revision) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
         ) from None
 
 
-def _approvals_in(settings: bytes) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
+def _approvals_in(settings: bytes) -> tuple[ApprovalSettings, tuple[Rule, ...], Sequence[str]]:
     """Nothing else is looked at: an earlier version may have known other settings. Raises ValueError."""
     composed = compose(settings, SETTINGS_FILE)
     value: Any = composed.documents[0].value if composed.documents else {}
@@ -352,7 +371,8 @@ def _approvals_in(settings: bytes) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
         raise ValueError
     approvals = ApprovalSettings.model_validate(value.get("approvals", {}))
     agents = AgentSettings.model_validate(value.get("agents", {}))
-    return approvals, (*approvals.rules, *agents.rules)
+    patterns = Guarded.model_validate({"guardrails": value.get("guardrails", GUARDRAILS)}).guardrails
+    return approvals, (*approvals.rules, *agents.rules), patterns
 
 
 def _ci_base(config: ProjectSettings) -> str:

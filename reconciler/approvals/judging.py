@@ -193,12 +193,14 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     """The given approvals that count, and an error for each rule that asks for more of them."""
     found, asked = _asked(terms)
+    limits = _against_limits(terms, found)
     if not asked and not given.approvals:
-        return Judged((), tuple(found.warnings()))
+        return Judged((), (*found.warnings(), *limits.diagnostics()))
     signers = found.said.signers
     if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
-        return Judged((), tuple(_nobody(needed, why) for needed in asked) or (_unknown(why),))
+        nobody = tuple(_nobody(needed, why) for needed in asked) or (_unknown(why),)
+        return Judged((), (*nobody, *limits.diagnostics()))
     environment = project.environment or BASE
     used = terms.state.plans_run
     about = About(given.plan, given.rehearsal, environment, terms.state.lineage, used)
@@ -219,13 +221,47 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
     not_counting = [_dead(report, approval, why, objects) for approval, why in dead]
-    return Judged(tuple(counting), (*found.warnings(), *unmet, *not_counting))
+    signed = {name for approval in counting for name in approval.statement.overridden}
+    problems = (*found.warnings(), *unmet, *not_counting, *limits.diagnostics(signed))
+    return Judged(tuple(counting), problems)
 
 
 def asked_of(terms: Terms) -> list[Diagnostic]:
-    """Warnings: the approvals that an apply of the plan will ask for, and the rules that get weaker."""
+    """What an apply of the plan will say: approvals that it asks for, guardrails, rules that get weaker."""
     found, asked = _asked(terms)
-    return [*found.warnings(), *(_needed(warning, needed) for needed in asked)]
+    limits = _against_limits(terms, found)
+    return [
+        *found.warnings(),
+        *(_needed(warning, needed) for needed in asked),
+        *limits.diagnostics(asks=True),
+    ]
+
+
+class _AgainstLimits(Struct, frozen=True):
+    """What guardrails say about a plan."""
+
+    findings: Sequence[Any] = ()
+
+    def diagnostics(self, signed: Collection[str] = (), *, asks: bool = False) -> Sequence[Diagnostic]:
+        """`signed`: the guardrails that counting approvals override. `asks`: nobody could sign yet."""
+        if not self.findings:
+            return ()
+        from reconciler.guardrails.rules import diagnostic_of
+
+        return [
+            diagnostic_of(finding, signed=finding.limit.name in signed, asks=asks)
+            for finding in self.findings
+        ]
+
+
+def _against_limits(terms: Terms, found: InForce) -> _AgainstLimits:
+    limits = found.said.limits
+    if not limits:
+        return _AgainstLimits()
+    from reconciler.guardrails.rules import judge_rules  # few projects have guardrails
+
+    judged = judge_rules(limits, terms.plan, terms.resources, terms.state.records)
+    return _AgainstLimits(judged.findings)
 
 
 def needed_by(terms: Terms) -> Sequence[Needed]:
@@ -237,7 +273,8 @@ def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
     """The rules in force, and those of them that the plan must be approved by."""
     found, plan = terms.in_force(), terms.plan
     authority = terms.authority
-    return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms), authority.variables)
+    rules, environment = found.said.approvals, plan.context.environment
+    return found, needed(rules, plan, environment, _Sizes(terms), authority.variables)
 
 
 class _Sizes:
@@ -292,7 +329,7 @@ def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagn
     typed = "`, `".join(map(str, _STEPS))
     found: Diagnostic = report(
         APPROVAL_NEEDED,
-        f"the rule {asked.rule} asks for the approval of {people} for {what}{why}",
+        f"{asked.rule.described} asks for the approval of {people} for {what}{why}",
         help=f"{first}type `{typed}`",
         advice=_STEPS,
         about=asked.addresses,

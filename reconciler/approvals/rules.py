@@ -7,7 +7,7 @@ of the settings cannot quietly take one away.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from reconciler.core.model import Action, Address, Change, FieldChange, Impact
 from reconciler.core.steps import Plan
+from reconciler.guardrails.limit import Limit
 from reconciler.kinds.source import VARIABLE
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
@@ -135,12 +136,27 @@ class Rule(_Section):
         """The time that an approval counts for this rule."""
         return parse_span(self.valid)
 
-    def covers(self, other: "Rule") -> bool:
+    def covers(self, other: object) -> bool:
         """Whether this one asks for at least as much, wherever `other` asks for anything."""
+        if not isinstance(other, Rule):
+            return False
         mine, its = (rule.when.model_dump(exclude_none=True) for rule in (self, other))
         least, its_least = (when.pop("more_than_gb", -1) for when in (mine, its))
         wide = mine.items() <= its.items() and least <= its_least and self.when.lowers == other.when.lowers
         return wide and self.people >= other.people and self.lasts <= other.lasts
+
+    def to_json(self) -> Mapping[str, Any]:
+        """What the state remembers."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def terms(self) -> str:
+        return f"from: {self.people}, valid: {self.valid}"
+
+    @property
+    def described(self) -> str:
+        """It, as a sentence names it."""
+        return f"the rule {self}"
 
     def __str__(self) -> str:
         return f"{{{self.when}}}"
@@ -151,6 +167,16 @@ class ApprovalSettings(_Section):
 
     signers: str = Field("allowed_signers", pattern=FILE, description="File of those who may approve.")
     rules: list[Rule] = []
+
+
+PATTERN = r"^\.?[A-Za-z0-9_*][A-Za-z0-9_.*-]*(/[A-Za-z0-9_*][A-Za-z0-9_.*-]*)*$"
+GUARDRAILS = ["guardrails/*.yaml"]
+
+
+class Guarded(_Section):
+    """Which files hold guardrails: a section of the settings, so that owners can be named for a folder."""
+
+    guardrails: list[Annotated[str, Field(pattern=PATTERN)]] = GUARDRAILS
 
 
 class AgentSettings(_Section):
@@ -176,8 +202,18 @@ class Signers(Struct, frozen=True):
 class Said(Struct, frozen=True):
     """Rules, and the signers of each revision that gave some: only who is in all of these files may sign."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule | Limit, ...] = ()
     signers: tuple[Signers, ...] = ()
+
+    @property
+    def approvals(self) -> Sequence[Rule]:
+        """The rules that ask for approvals."""
+        return [rule for rule in self.rules if isinstance(rule, Rule)]
+
+    @property
+    def limits(self) -> Sequence[Limit]:
+        """The guardrails."""
+        return [rule for rule in self.rules if isinstance(rule, Limit)]
 
     @classmethod
     def of(cls, *several: "Said") -> "Said":

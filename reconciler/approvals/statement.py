@@ -29,6 +29,7 @@ from reconciler.approvals.ssh import Key, agent_keys, public_of, sign
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.words import counted
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
@@ -43,6 +44,7 @@ MOST_REASON = 500  # characters
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----\n", b"-----END SSH SIGNATURE-----\n"
 _WIDTH = 70  # of the lines that ssh-keygen writes
+_NAME = re.compile(ManifestKind.name_pattern)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # No pattern, no list and no option of `ssh-keygen`, and fit to be part of a file's name.
 PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")
@@ -51,7 +53,8 @@ PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")
 class Statement(Struct, frozen=True):
     """`plan`, `rehearsal`: digests; "" for a plan that was not rehearsed. `lineage`: of the state.
 
-    `id`: random, so that two approvals are never the same one.
+    `id`: random, so that two approvals are never the same one. `overrides`: the names of the guardrails that
+    it overrides, with spaces between them.
     """
 
     plan: str
@@ -63,10 +66,17 @@ class Statement(Struct, frozen=True):
     at: datetime
     expires: datetime
     id: str
+    overrides: str = ""
+
+    @property
+    def overridden(self) -> Sequence[str]:
+        return self.overrides.split()
 
     def to_bytes(self) -> bytes:
         """The only way to write it: what was signed can be read back in no other way."""
         said = asdict(self) | {"at": _written(self.at), "expires": _written(self.expires)}
+        if not self.overrides:
+            del said["overrides"]
         return (json.dumps({"format": FORMAT, **said}, indent=1) + "\n").encode()
 
 
@@ -144,6 +154,7 @@ def _wrong(statement: Statement) -> Sequence[str]:
         "reason": is_reason(statement.reason),
         "id": bool(re.fullmatch(r"[0-9a-f]{32}", statement.id)),
         "expires": statement.at < statement.expires,
+        "overrides": statement.overrides == " ".join(sorted(filter(_NAME.fullmatch, statement.overridden))),
     }
     return [name for name, fit in fits.items() if not fit]
 
@@ -231,9 +242,18 @@ def principal_of(config: ProjectSettings, key: Key) -> str:
 
 
 def statement_of(
-    config: ProjectSettings, saved: SavedPlan, principal: str, reason: str, now: datetime, nonce: str
+    config: ProjectSettings,
+    saved: SavedPlan,
+    principal: str,
+    reason: str,
+    now: datetime,
+    nonce: str,
+    overrides: Collection[str] = (),
 ) -> Statement:
-    """The statement that `principal` signs. It ends when the strictest matching rule of the settings says."""
+    """The statement that `principal` signs. It ends when the strictest matching rule of the settings says.
+
+    `overrides`: names of guardrails.
+    """
     context = saved.plan.context
     now = now.replace(microsecond=0)
     return Statement(
@@ -246,6 +266,7 @@ def statement_of(
         at=now,
         expires=now + min((needed.rule.lasts for needed in _asked(config, saved)), default=_USUAL),
         id=nonce,
+        overrides=" ".join(sorted(set(overrides))),
     )
 
 
@@ -303,6 +324,7 @@ def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
         f"  plan         {statement.plan}",
         f"  destroys     {', '.join(destroys) or 'nothing'}",
         *(f"  loosens      {weakened}" for weakened in loosened),
+        *([f"  overrides    {statement.overrides}"] if statement.overrides else []),
         f"  rehearsed    {rehearsed}",
         f"  sends        {counted(len(calls), 'call')}",
         *(f"    {call}" for call in calls),

@@ -42,6 +42,9 @@ def command(
     principal: str | None = option(
         "--principal", "Your name in allowed_signers, if several fit or none.", metavar="NAME"
     ),
+    overrides: tuple[str, ...] = option(
+        "--override", "A guardrail that this plan may step over (repeatable).", multiple=True, metavar="RULE"
+    ),
     out: Path | None = option(
         "--out", "Where the approval goes (default: PLAN.NAME.approval).", type=options.FILE, metavar="FILE"
     ),
@@ -61,6 +64,9 @@ def command(
         refuse_output(out)
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
+    known = {word for item in plan.diagnostics for each in item.advice for word in each.words}
+    if unknown := [name for name in overrides if name not in known]:
+        raise click.UsageError(f"--override: this plan does not ask to override a guardrail `{unknown[0]}`")
     if chosen.env:
         refuse_other_environment(chosen.env, plan)
     config = settings_here(plan.context.environment, sandbox=chosen.sandbox)
@@ -70,7 +76,8 @@ def command(
     if out is None:
         refuse_output(target)
     now = SystemClock().now()
-    statement = signing.statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
+    nonce = secrets.token_hex(16)
+    statement = signing.statement_of(config, saved, name, chosen.reason, now, nonce, overrides)
     run_options = of_this_run()
     if config.environments():  # what is typed next names the plan's own
         run_options = replace(run_options, env=plan.context.environment)

@@ -19,6 +19,7 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 R = TypeVar("R")
 Locate = Callable[..., Span | None]  # gives the position of the value at a path of a manifest
 
+GUARDRAILS = ("Budget", "Freeze", "Guardrail", "Window")  # kinds of files of their own, never of manifests
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
 # The name of an object on the platform, where its API sets no form: one line that does not begin or end with
 # a space. The platform itself generates such names: `orders 2026-11-22T01:41:15Z`.

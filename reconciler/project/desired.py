@@ -15,6 +15,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.saved import Digest
 from reconciler.core.steps import ManifestSet
 from reconciler.core.words import counted
+from reconciler.guardrails.files import read_limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, holds_secrets, missing_origins
 from reconciler.kinds.source import is_armored, source_ref
@@ -155,6 +156,10 @@ def validate(
             problems = (*problems, *missing_origins(loaded.resources), *missing)
         for problem in dict.fromkeys(problems):
             found.setdefault(problem, []).append(config.env or BASE)
+    at, config = manifests.at, configs[-1]
+    _, of_guardrails = read_limits(config.written.guardrails, config.root, at or config.trusted)
+    for problem in of_guardrails:
+        found[problem] = [config.env or BASE for config in configs]
     diagnostics = []
     for problem, names in found.items():
         whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"

@@ -20,6 +20,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.model import Path as FieldPath
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import SecretRef
+from reconciler.guardrails.files import without_guardrails
 from reconciler.kinds.roles import holds_secrets, secret_of
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.known import Known
@@ -171,6 +172,9 @@ def _load(
     """Load the manifests of `given` from the working tree, or from the revision `at`, with the overlay."""
     confines = config.root if config.trusted is not None else None
     if at is not None:
+        read = at.read_files
+    read = read or partial(read_files, within=confines)
+    if at is not None:
         there = at.holds(config.overlay)
     else:  # what only looks like a folder of ours is refused, not passed over
         folder = config.root / config.overlay
@@ -183,7 +187,7 @@ def _load(
         overlay=overlay_path(config) if config.env and there else None,
         apart=config.settings.overlays,
         whole=whole,
-        read=at.read_files if at is not None else read or partial(read_files, within=confines),
+        read=without_guardrails(config.written.guardrails, read),
         keep=keep,
         known=known,
     )

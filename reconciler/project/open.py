@@ -10,8 +10,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from reconciler.approvals.in_force import authority_of, set_variables
-from reconciler.approvals.rules import NO_RULES, Authority, Said
+from reconciler.approvals.in_force import authority_here, authority_of
+from reconciler.approvals.rules import NO_RULES
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
@@ -72,12 +72,9 @@ async def open_project(
     if config.emulated and options.state_url is not None:
         raise ReconcilerError("the sandbox has its own state", help="run it without --state")
     settings, clock = config.settings, SystemClock()
-    # A verb that only reads knows the rules of the settings: it tells what an apply will ask for.
-    authority = Authority(Said(config.written.rules), variables=set_variables(config))
-    if config.emulated:
-        authority = NO_RULES
-    elif not options.read_only:
-        authority = authority_of(config, options.base)  # before anything is opened
+    authority = NO_RULES
+    if not config.emulated:  # before anything is opened
+        authority = authority_here(config) if options.read_only else authority_of(config, options.base)
     sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
     opening = Opening(options.state_url, tell=reporter.note)
     place = opening.shown(config)

@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from reconciler.approvals.rules import FILE as SIGNERS_FILE
-from reconciler.approvals.rules import NAME, AgentSettings, ApprovalSettings, Rule
+from reconciler.approvals.rules import NAME, PATTERN, AgentSettings, ApprovalSettings, Guarded, Rule
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
@@ -52,6 +52,7 @@ ALLOWED = {  # by pattern, in words
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
     NAME: "a name of at most 63 lower-case letters, digits and `-`; `base` for none",
+    PATTERN: "files inside the project, such as guardrails/*.yaml",
     SIGNERS_FILE: "a file inside the project, such as .github/allowed_signers",
     "^/": "a path that begins with `/`",
 }
@@ -293,7 +294,7 @@ class EnvironmentSection(Section):
     execution: ExecutionSettings = ExecutionSettings()
 
 
-class Settings(Section):
+class Settings(Section, Guarded):
     """The whole file."""
 
     platform: PlatformSettings = PlatformSettings()

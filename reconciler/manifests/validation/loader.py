@@ -15,7 +15,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide,
 from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
-from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.manifest import GUARDRAILS, ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
 from reconciler.manifests.files import holds_patches, is_of_sops
 from reconciler.manifests.known import Known
@@ -212,6 +212,13 @@ class Loader:
             problem = no_kind(shown, list(self.kinds))
         elif not isinstance(name, str):
             problem = wrong_type("text", ("kind",), shown)
+        elif name in GUARDRAILS:
+            problem = error(
+                "guardrail-elsewhere",
+                f"a {name} stands in a file of its own, not among manifests",
+                shown.span(("kind",)),
+                help="move it to guardrails/, or where `guardrails` of reconcile.yaml says",
+            )
         else:
             problem = error(
                 "unknown-kind",

@@ -1,0 +1,179 @@
+"""Judges a plan by guardrails: each change, or each declared resource, that a rule selects."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from reconciler.core.advice import Command, command
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.model import Address, Change, Resource, StateRecord
+from reconciler.core.steps import Plan
+from reconciler.guardrails.engine import Expression, Undecided, compiled
+from reconciler.guardrails.limit import Limit
+from reconciler.guardrails.variables import PlanValues, types_of
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import holds_secrets
+from reconciler.manifests.reading.scalars import written
+
+REFUSED = "refused-by-guardrail"
+UNDECIDED = "guardrail-undecided"
+
+
+class Finding(Struct, frozen=True):
+    """A rule that something does not meet, or that nobody can decide. `values`: what it looked at."""
+
+    limit: Limit
+    address: Address
+    verdict: Literal["false", "undecided"]
+    why: str
+    values: Sequence[str] = ()
+    span: Span | None = None
+
+    @property
+    def level(self) -> str:
+        level: str = self.limit.spec.level
+        return level
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nobody's signature lets it pass."""
+        return self.level == "mandatory" or (self.verdict == "undecided" and self.level != "advisory")
+
+    @property
+    def can_be_signed(self) -> bool:
+        """Whether a signature that names the rule lets it pass."""
+        return self.level == "overridable" and not self.refuses
+
+
+class Judgement(Struct, frozen=True):
+    """`matched`: the rules that selected anything."""
+
+    findings: Sequence[Finding]
+    matched: frozenset[Limit]
+
+
+def judge_rules(
+    limits: Sequence[Limit],
+    plan: Plan,
+    resources: Mapping[Address, Resource],
+    records: Mapping[Address, StateRecord],
+) -> Judgement:
+    """All rules of `limits` over what `plan` does, and over `resources`."""
+    rules = [_Rule(limit) for limit in limits if limit.kind == "Guardrail"]
+    values = PlanValues(plan, resources, records)
+    found: list[Finding] = []
+    of_changes = [rule for rule in rules if not rule.of_resources]
+    for change in plan.changes if of_changes else ():
+        for rule in of_changes:
+            if rule.selects(change):
+                found += rule.judge(change.address, values.of_change(change), _span_of(change, resources))
+    for rule in rules:
+        for resource in resources.values() if rule.of_resources else ():
+            if not rule.kinds or resource.address.kind in rule.kinds:
+                span = resource.span("metadata", "name")
+                found += rule.judge(resource.address, values.of_resource(resource), span)
+    return Judgement(found, frozenset(rule.limit for rule in rules if rule.matched))
+
+
+class _Rule:
+    """One rule, compiled for each kind when it first meets one."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit, self._spec = limit, limit.spec
+        self.of_resources = self._spec.judges == "resources"
+        self.kinds, self._actions = frozenset(self._spec.kinds), frozenset(self._spec.actions)
+        self.matched = False
+        self._compiled: dict[str, tuple[Expression | None, Expression]] = {}
+        self._judged_once = False
+
+    def selects(self, change: Change) -> bool:
+        """Whether the filters select `change`."""
+        if self.kinds and change.address.kind not in self.kinds:
+            return False
+        if self._actions:
+            return any(action.value in self._actions for action in change.actions)
+        return change.action.changes_something
+
+    def judge(self, address: Address, value_of: Callable[[str], Any], span: Span | None) -> Iterator[Finding]:
+        """The finding about one thing, if there is any."""
+        when, require = self._expressions(address.kind)
+        if when is None and not any(name.startswith(("change.", "resource.")) for name in require.names):
+            if self._judged_once:
+                return  # a condition on the plan as a whole has one answer
+            self._judged_once = True
+        applies = when(value_of) if when is not None else True
+        if applies is False:
+            return
+        self.matched = True
+        expression = require if applies is True else when
+        answer = require(value_of) if applies is True else applies
+        if answer is True:
+            return
+        assert expression is not None
+        span = span if span is None or not holds_secrets(find_kinds()[address.kind]) else None
+        shown = tuple(_shown(expression, value_of)) if span is not None else ()
+        if isinstance(answer, Undecided):
+            yield Finding(self.limit, address, "undecided", answer.why, shown, span)
+        else:
+            yield Finding(self.limit, address, "false", self._spec.message, shown, span)
+
+    def _expressions(self, kind: str) -> tuple[Expression | None, Expression]:
+        typed = kind if self.kinds else ""
+        if typed not in self._compiled:
+            types = types_of(typed, resources=self.of_resources)
+            when = compiled(self._spec.when, types) if self._spec.when is not None else None
+            self._compiled[typed] = when, compiled(self._spec.require, types)
+        return self._compiled[typed]
+
+
+def _shown(expression: Expression, value_of: Callable[[str], Any]) -> Iterator[str]:
+    """The values of the variables that the expression names, as `name = value`."""
+    for name in expression.names:
+        try:
+            value = value_of(name)
+        except KeyError:
+            continue
+        if value is None or isinstance(value, bool | int | float | str):
+            yield f"{name} = {'null' if value is None else written(value)}"
+
+
+def _span_of(change: Change, resources: Mapping[Address, Resource]) -> Span | None:
+    """Where the manifest says what changes."""
+    resource = resources.get(change.address)
+    if resource is None:
+        return None
+    first = change.fields[0].path.split(".") if change.fields else ()
+    return resource.span("spec", *first) if first else resource.span("metadata", "name")
+
+
+def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False) -> Diagnostic:
+    """What people read. `signed`: an approval lets it pass. `asks`: a plan says what an apply asks for."""
+    limit, spec = finding.limit, finding.limit.spec
+    report = error if finding.refuses or (finding.can_be_signed and not signed and not asks) else warning
+    rule = f"`{limit}` ({spec.level}, {limit.place})"
+    advice: tuple[Command, ...] = ()
+    if finding.verdict == "undecided":
+        code, message = UNDECIDED, f"{rule} cannot be evaluated: {finding.why}"
+        help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
+    else:
+        code, message = REFUSED, f"{finding.why}: {rule} is not met"
+        help = "change the manifest, or the rule in a change of its own"
+    if signed and finding.can_be_signed:
+        help = "an approval overrides it"
+    elif finding.can_be_signed:
+        advice = (
+            command("plan", "--out", "FILE"),
+            command("approve", "FILE", "--override", limit.name, "--reason", "TEXT"),
+            command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
+        )
+        help = f"people may let it pass: `{'`, `'.join(map(str, advice))}`"
+    return report(
+        code,
+        f"`{finding.address}`: {message}",
+        finding.span,
+        notes=(f"it requires {spec.require}", *finding.values),
+        help=help,
+        advice=advice,
+        about=(finding.address,),
+    )
