@@ -50,6 +50,11 @@ from reconciler.state.store import Lease, State
 _AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
 
 
+def rules_count(authority: Authority, state: State) -> bool:
+    """Whether any rule may count in a run, before anything more is imported for that."""
+    return bool(authority.now.rules or authority.before.rules or APPROVALS in state.remembered)
+
+
 class InForce(Struct, frozen=True):
     """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run."""
 

@@ -22,12 +22,12 @@ from anyio import to_thread
 from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
-from reconciler.approvals.rules import LONGEST, Needed, Rule, Signers, needed
+from reconciler.approvals.rules import LONGEST, Needed, Rule, Said, Signers, needed
 from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
-from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
+from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, as_warning, error, warning
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.project.files import read_file
@@ -252,6 +252,14 @@ class _AgainstLimits(Struct, frozen=True):
             diagnostic_of(finding, signed=finding.limit.name in signed, asks=asks)
             for finding in self.findings
         ]
+
+
+def of_resources(terms: Terms) -> Sequence[Diagnostic]:
+    """What guardrails say about all declared resources, as warnings: drift sends nothing that they refuse."""
+    found = terms.in_force()
+    judged = [limit for limit in found.said.limits if getattr(limit.spec, "judges", "") == "resources"]
+    limits = _against_limits(terms, InForce(Said(tuple(judged)), ()))
+    return list(map(as_warning, limits.diagnostics()))
 
 
 def _against_limits(terms: Terms, found: InForce) -> _AgainstLimits:

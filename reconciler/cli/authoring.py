@@ -15,6 +15,7 @@ from reconciler.cli.command_line import settings_here
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, argument, flag, option, verb
 from reconciler.explanations import Explanation
+from reconciler.guardrails.kinds import find_guardrails
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.authoring import explain as topics
 from reconciler.manifests.authoring.reference import CapabilityPage, json_schema
@@ -91,7 +92,8 @@ def _title_of(data: bytes) -> Any:
 @verb("explain")
 def explain(
     topic: str | None = argument(
-        required=False, shell_complete=lambda ctx, param, incomplete: topics.topics_like(incomplete)
+        required=False,
+        shell_complete=lambda ctx, param, incomplete: topics.topics_like(incomplete, find_guardrails),
     ),
     codes: bool = flag("--codes", "List the codes of all errors, warnings and remarks."),
 ) -> int:
@@ -107,13 +109,13 @@ def explain(
         emit(Page(document={"guide": guide()}, text=guide()))
         return DONE
     try:
-        found = topics.find_topic(topic) if topic is not None else None
+        found = topics.find_topic(topic, find_guardrails) if topic is not None else None
     except topics.UnknownTopic as unknown:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
     if codes:
         page = pages.codes_page(topics.all_explanations(), _heading)
     elif found is None:
-        page = pages.kinds_page(topics.all_kinds(), _heading)
+        page = pages.kinds_page(topics.all_kinds(find_guardrails), _heading)
     elif isinstance(found, Explanation):
         page = pages.code_page(found, _heading)
     elif isinstance(found, tuple):

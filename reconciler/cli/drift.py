@@ -24,6 +24,7 @@ from reconciler.drift.acceptance import Environments, acceptance_document, rende
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
+from reconciler.guardrails import REFUSED, UNDECIDED
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
@@ -121,7 +122,8 @@ def _report(
     )
     emit(report, paged=True)
     failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
-    return first_of(failed, CHANGES if plan.changes else DONE)
+    found = any(problem.code in (REFUSED, UNDECIDED) for problem in plan.diagnostics)
+    return first_of(failed, CHANGES if plan.changes or found else DONE)
 
 
 def _only_new(drift: Drift, config: ProjectSettings) -> int:

@@ -33,6 +33,7 @@ VERBS = {
         "build": Verb("manifests", "print the manifests as an environment has them"),
         "graph": Verb("manifests", "draw the resources and their order"),
         "approve": Verb("approve", "sign a saved plan with an SSH key"),
+        "policy": Verb("policy", "try guardrails: test, backtest"),
         "history": Verb("history", "show what was done, by whom and why"),
         "bundle": Verb("evidence", "write the evidence of one run to a file"),
         "verify": Verb("evidence", "verify such a file, offline"),

@@ -15,7 +15,7 @@ from msgspec import Struct
 PROGRAM = "reconcile"
 
 # Verbs of two words, and those that take the options of a state. A test compares them with the command line.
-_GROUPS = frozenset({"state", "secret", "extension", "provider"})
+_GROUPS = frozenset({"state", "secret", "extension", "provider", "policy"})
 _ON_STATE = frozenset(
     {
         *("plan", "apply", "drift", "import", "show", "resolve", "state", "extension"),

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.approvals.in_force import Terms, rules_count
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, as_warning, error
 from reconciler.core.model import (
     DELETION_SENT,
@@ -240,6 +241,11 @@ class _Comparison:
             unchanged=compared - len(self.changes),
             outside=len(self.outside),
         )
+        if rules_count(project.authority, state):
+            from reconciler.approvals.judging import of_resources  # few projects have rules
+
+            refused = of_resources(Terms(project.authority, self.wanted, state, plan))
+            plan = replace(plan, diagnostics=(*plan.diagnostics, *refused))
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))

@@ -6,3 +6,6 @@ expressions may use. `rules.py`: judges a plan.
 """
 
 EXTRA = "reconciler[policy]"
+REFUSED = "refused-by-guardrail"
+UNDECIDED = "guardrail-undecided"
+ADVISED = "guardrail-advised"  # by one that refuses nothing

@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # a project without guardrails imports nothing for them
     from reconciler.manifests.load import Loaded, Reader
     from reconciler.manifests.revisions.revision import Revision
 
+CASE = ".case.yaml"
+
 
 def read_limits(
     patterns: Sequence[str], root: Path, at: "Revision | None" = None
@@ -51,7 +53,8 @@ def require_limits(patterns: Sequence[str], root: Path, at: "Revision | None" = 
 
 def holds_guardrails(patterns: Sequence[str], file: str) -> bool:
     """Whether `file`, relative to the project's root, is one of theirs."""
-    return any(fnmatchcase(file, pattern) for pattern in patterns)
+    matches = any(fnmatchcase(file, pattern) for pattern in patterns)
+    return matches and not file.endswith(CASE)  # a case of `policy test` may stand beside them
 
 
 def _folder(pattern: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field as Describe
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
-from reconciler.guardrails.variables import ACTIONS, types_of
+from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
 
@@ -70,6 +70,7 @@ class Guardrail(GuardrailKind):
 
     name = "Guardrail"
     Spec = GuardrailSpec
+    variables = MEANINGS
     example: ClassVar = {
         "kinds": ["Volume"],
         "actions": ["extend"],

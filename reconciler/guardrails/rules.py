@@ -1,6 +1,6 @@
 """Judges a plan by guardrails: each change, or each declared resource, that a rule selects."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,15 +9,13 @@ from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Change, Resource, StateRecord
 from reconciler.core.steps import Plan
+from reconciler.guardrails import ADVISED, REFUSED, UNDECIDED
 from reconciler.guardrails.engine import Expression, Undecided, compiled
 from reconciler.guardrails.limit import Limit
 from reconciler.guardrails.variables import PlanValues, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import holds_secrets
 from reconciler.manifests.reading.scalars import written
-
-REFUSED = "refused-by-guardrail"
-UNDECIDED = "guardrail-undecided"
 
 
 class Finding(Struct, frozen=True):
@@ -58,10 +56,11 @@ def judge_rules(
     plan: Plan,
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
+    unrecorded: Collection[str] = (),
 ) -> Judgement:
-    """All rules of `limits` over what `plan` does, and over `resources`."""
+    """All rules of `limits` over what `plan` does, and over `resources`. `unrecorded`: see `PlanValues`."""
     rules = [_Rule(limit) for limit in limits if limit.kind == "Guardrail"]
-    values = PlanValues(plan, resources, records)
+    values = PlanValues(plan, resources, records, unrecorded)
     found: list[Finding] = []
     of_changes = [rule for rule in rules if not rule.of_resources]
     for change in plan.changes if of_changes else ():
@@ -154,10 +153,12 @@ def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False)
     rule = f"`{limit}` ({spec.level}, {limit.place})"
     advice: tuple[Command, ...] = ()
     if finding.verdict == "undecided":
-        code, message = UNDECIDED, f"{rule} cannot be evaluated: {finding.why}"
+        message = f"{rule} cannot be evaluated: {finding.why}"
+        code = UNDECIDED if finding.level != "advisory" else ADVISED
         help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
     else:
-        code, message = REFUSED, f"{finding.why}: {rule} is not met"
+        message = f"{finding.why}: {rule} is not met"
+        code = REFUSED if finding.level != "advisory" else ADVISED
         help = "change the manifest, or the rule in a change of its own"
     if signed and finding.can_be_signed:
         help = "an approval overrides it"

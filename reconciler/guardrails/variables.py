@@ -5,7 +5,7 @@ What only an earlier answer will give has no value here: an expression that need
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from reconciler.core.context import BASE
-from reconciler.core.model import Action, Address, Change, Resource, StateRecord
+from reconciler.core.model import Action, Address, Change, Impact, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
 from reconciler.kinds import find_kinds
 
 _WORDS = {int: "int", float: "number", str: "text", bool: "bool"}
 _SIZES = ("size_gb", "disk_size_gb")
+_GROWS = frozenset({Action.CREATE, Action.RESTORE, Action.EXTEND})
 ACTIONS = tuple(action.value for action in Action if action.changes_something)
 
 OF_PLANS = {
@@ -37,6 +38,22 @@ _OF_CHANGES = {
     "impact": "text",
     "owed": "bool",
     "steps": "calls",
+}
+MEANINGS = {
+    "change.address": "Text such as Volume/shop/data; also change.kind and change.app.",
+    "change.labels": "Labels by name; not known where the manifest is gone.",
+    "change.action": f"The weightiest of change.actions: {', '.join(ACTIONS)}.",
+    "change.effects": "Of the fields that differ: in_place, grow, restart, write_only.",
+    "change.impact": "online, restart, downtime, repoint or data_loss.",
+    "change.owed": "Whether it owes a restart.",
+    "change.steps": "Its calls: method, path, and body as a map.",
+    "change.before.FIELD": "The field of the kind's spec as it is; not known where nothing tells.",
+    "change.after.FIELD": "As it will be; null where the manifest does not say.",
+    "resource.spec.FIELD": "Of a declared resource, as are resource.address, kind, app and labels.",
+    "plan.summary.ACTION": "How often the plan does that.",
+    "plan.gb_added": "By creates and extends, in GB; plan.gb_at_risk: by deletes and data loss.",
+    "environment": "The chosen one, or base.",
+    "now": "The time of the plan.",
 }
 
 
@@ -82,14 +99,19 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 class PlanValues:
-    """The values of all variables of one plan."""
+    """The values of all variables of one plan. `unrecorded`: parts of changes that nothing tells of."""
 
     def __init__(
-        self, plan: Plan, resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+        self,
+        plan: Plan,
+        resources: Mapping[Address, Resource],
+        records: Mapping[Address, StateRecord],
+        unrecorded: Collection[str] = (),
     ) -> None:
         self.plan = plan
         self.resources = resources
         self.records = records
+        self.unrecorded = unrecorded
         self.steps: dict[Address, list[Step]] = defaultdict(list)
         for step in plan.steps:
             self.steps[step.address].append(step)
@@ -98,28 +120,38 @@ class PlanValues:
     @cached_property
     def of_plan(self) -> Mapping[str, Any]:
         counts = Counter(action.value for change in self.plan.changes for action in change.actions)
-        added = at_risk = 0
-        for change in self.plan.changes:
-            before, after = self._before(change), self._after(change)
-            was, will = _gigabytes(before), _gigabytes(after)
-            if change.action.changes_something and change.action is not Action.DELETE:
-                added += max(0, (will or 0) - (was or 0)) if change.action is not Action.ADOPT else 0
-            if change.action is Action.DELETE or change.impact == "data_loss":
-                at_risk += was or 0
-        return {
+        found = {
             **{f"plan.summary.{action}": counts[action] for action in ACTIONS},
-            "plan.gb_added": added,
-            "plan.gb_at_risk": at_risk,
             "environment": self.plan.context.environment or BASE,
             "now": self.plan.context.at,
         }
+        sizes = {
+            "plan.gb_added": [self._gb_added(change) for change in self.plan.changes],
+            "plan.gb_at_risk": [self._gb_at_risk(change) for change in self.plan.changes],
+        }
+        known = {name: sum(filter(None, sizes)) for name, sizes in sizes.items() if None not in sizes}
+        return found | known
+
+    def _gb_added(self, change: Change) -> int | None:
+        """None: nobody knows."""
+        if not _GROWS.intersection(change.actions) or not has_size(change.address.kind):
+            return 0
+        after = gigabytes(self._after(change))
+        before = gigabytes(self._before(change)) if Action.EXTEND in change.actions else 0
+        return max(0, after - before) if after is not None and before is not None else None
+
+    def _gb_at_risk(self, change: Change) -> int | None:
+        """None: nobody knows."""
+        if "impact" in self.unrecorded:
+            return None
+        lost = change.action is Action.DELETE or change.impact is Impact.DATA_LOSS
+        return gigabytes(self._before(change)) if lost and has_size(change.address.kind) else 0
 
     def of_change(self, change: Change) -> Callable[[str], Any]:
         """A function for the value of a variable by name. It raises KeyError for what nobody knows."""
-        return _Lazy(
-            "change",
-            self.of_plan,
-            {
+        simple = {
+            name: value_of
+            for name, value_of in {
                 **self._of_both(change.address),
                 "action": lambda: change.action.value,
                 "actions": lambda: [action.value for action in change.actions],
@@ -127,18 +159,15 @@ class PlanValues:
                 "impact": lambda: change.impact.value,
                 "owed": lambda: change.address in self._owing,
                 "steps": lambda: _calls(self.steps.get(change.address, ())),
-            },
-            {"before": lambda: self._before(change), "after": lambda: self._after(change)},
-        )
+            }.items()
+            if name not in self.unrecorded
+        }
+        parts = {"before": lambda: self._before(change), "after": lambda: self._after(change)}
+        return _Lazy(self.of_plan, simple, parts)
 
     def of_resource(self, resource: Resource) -> Callable[[str], Any]:
         """As `of_change`, about a declared resource."""
-        return _Lazy(
-            "resource",
-            self.of_plan,
-            self._of_both(resource.address),
-            {"spec": lambda: _written(resource)},
-        )
+        return _Lazy(self.of_plan, self._of_both(resource.address), {"spec": lambda: _written(resource)})
 
     def _of_both(self, address: Address) -> Mapping[str, Callable[[], Any]]:
         resource = self.resources.get(address)
@@ -174,25 +203,24 @@ class PlanValues:
 
 
 class _Lazy:
-    """The value of a variable by name, found when it is asked for."""
+    """The value of a variable by name, found when it is asked for. Raises KeyError for what nobody knows."""
 
     def __init__(
         self,
-        own: str,
         of_plan: Mapping[str, Any],
         simple: Mapping[str, Callable[[], Any]],
         parts: Mapping[str, Callable[[], Mapping[str, Any]]],
     ) -> None:
-        self._own, self._plan, self._simple, self._parts = own, of_plan, simple, parts
+        self._plan, self._simple, self._parts = of_plan, simple, parts
         self._known: dict[str, Mapping[str, Any]] = {}
 
     def __call__(self, name: str) -> Any:
-        if name in self._plan:
+        if not name.startswith(("change.", "resource.")):
             return self._plan[name]
         _, _, rest = name.partition(".")
-        if rest in self._simple:
-            return self._simple[rest]()
         part, _, field = rest.partition(".")
+        if not field:
+            return self._simple[rest]()
         if part not in self._known:
             self._known[part] = self._parts[part]()
         value = self._known[part][field]
@@ -232,9 +260,15 @@ def _nested(applied: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     return found
 
 
-def _gigabytes(fields: Mapping[str, Any]) -> int | None:
+def gigabytes(fields: Mapping[str, Any]) -> int | None:
     """The size among fields; None where nobody knows it."""
     return next((fields[name] for name in _SIZES if isinstance(fields.get(name), int)), None)
+
+
+@cache
+def has_size(kind: str) -> bool:
+    """Whether objects of a kind hold gigabytes."""
+    return kind in find_kinds() and any(name in find_kinds()[kind].Spec.model_fields for name in _SIZES)
 
 
 def _calls(steps: Sequence[Step]) -> Sequence[Mapping[str, Any]]:

@@ -66,6 +66,7 @@ class ManifestKind(ABC):
     # The meaning of a change of fields that are not in `fields`, or inside one of them (`size_gb.min`).
     remarks: ClassVar[Mapping[str, str]] = {}
     example: ClassVar[Mapping[str, Any]] = {}  # a `spec`, for `reconcile explain`
+    variables: ClassVar[Mapping[str, str]] = {}  # what expressions in it may name, and what that is
 
     def role(self, role: type[R]) -> R | None:
         """Return this kind as `role`, a class such as those in `kinds.roles`; None: it does not have it."""

@@ -28,8 +28,11 @@ _READY = "listening on "
 
 
 @contextmanager
-def embedded_sandbox(db: Path) -> Iterator[str]:
-    """The address of the sandbox that keeps its world in `db`: the one that runs, or one that is started."""
+def embedded_sandbox(db: Path, seed: Path | None = None) -> Iterator[str]:
+    """The address of the sandbox that keeps its world in `db`: the one that runs, or one that is started.
+
+    `seed`: a file with what a new world begins with.
+    """
     running = _running_at(db)
     while running is not None:
         if _accepts(running.url):
@@ -37,7 +40,7 @@ def embedded_sandbox(db: Path) -> Iterator[str]:
             return
         time.sleep(0.05)  # it is ending: its command was killed a moment ago
         running = _running_at(db)
-    with _started_sandbox(db) as url:
+    with _started_sandbox(db, ("--seed", str(seed)) if seed is not None else ()) as url:
         yield url
 
 
@@ -67,11 +70,11 @@ def _accepts(url: str) -> bool:
 
 
 @contextmanager
-def _started_sandbox(db: Path) -> Iterator[str]:
+def _started_sandbox(db: Path, more: Sequence[str] = ()) -> Iterator[str]:
     """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
     require_extra("sandbox", "the embedded sandbox")
     command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
-    command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
+    command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes", *more]
     process = subprocess.Popen(  # noqa: S603 - our own program
         command,
         stdin=subprocess.PIPE,

@@ -10,8 +10,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
-from reconciler.approvals.in_force import Terms, weakened_objectives
-from reconciler.approvals.rules import APPROVALS
+from reconciler.approvals.in_force import Terms, rules_count, weakened_objectives
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
 from reconciler.core.steps import Ask, Plan, Read
@@ -121,7 +120,7 @@ def _lookalikes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     """The approvals that an apply will ask for, and rules that get weaker. An apply judges them itself."""
-    if inputs.will_run or not (inputs.authority.now.rules or APPROVALS in inputs.state.remembered):
+    if inputs.will_run or not rules_count(inputs.authority, inputs.state):
         return []
     from reconciler.approvals.judging import asked_of  # few projects have rules
 

@@ -28,7 +28,7 @@ _STAYS = {
     "set": "the value before is stored nowhere: put it back into its source, and apply",
     "delete": "declare it again with `from: {snapshot_id: …}`, if a snapshot of it is left",
 }
-_ALIKE = {"fork": "create", "restore": "create", "provision": "create", "unset": "set"}
+ALIKE = {"fork": "create", "restore": "create", "provision": "create", "unset": "set"}
 
 
 class Taken(Struct, frozen=True):
@@ -95,7 +95,7 @@ def _stays(run: PastRun, with_fields: set[Address]) -> Iterator[tuple[str, str]]
     """The steps that no edit takes back. Those of an unknown outcome are for `resolve`."""
     for call in run.newest_calls:
         action = call.step.rpartition("#")[2]
-        reason = _STAYS.get(_ALIKE.get(action, action))
+        reason = _STAYS.get(ALIKE.get(action, action))
         if call.outcome in ("unknown", "repeatable"):
             yield call.step, "its outcome is unknown: settle that first"
         elif call.outcome != "done":

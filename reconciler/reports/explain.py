@@ -66,8 +66,13 @@ def kind_page(page: "KindPage", heading: Heading) -> Page:
     for field in page.fields:
         for shown in field.fields or (field,):
             lines += _field_lines(shown, shown.path)
+    if page.variables:
+        lines += ["", heading("Variables of expressions")]
+        for name, says in page.variables.items():
+            lines += [f"{_INDENT}{name}", *_wrapped(says, 6)]
     lines += ["", f"More: `reconcile explain {page.name}.FIELD`."]
-    document = {"kind": page.name, "description": page.description, "example": page.example}
+    document: dict[str, Any] = {"kind": page.name, "description": page.description, "example": page.example}
+    document |= {"variables": dict(page.variables)} if page.variables else {}
     return _page({**document, "fields": [_field_document(field) for field in page.fields]}, lines)
 
 

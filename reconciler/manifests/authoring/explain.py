@@ -3,7 +3,7 @@
 Kinds are imported only for topics that are not codes: that takes longer than all the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from reconciler.core.advice import command
@@ -12,6 +12,7 @@ from reconciler.core.words import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
 
 if TYPE_CHECKING:
+    from reconciler.kinds.manifest import ManifestKind
     from reconciler.manifests.authoring.reference import CapabilityPage, FieldPage, KindPage
 
 _ROOT = "spec."  # may be left out of a path
@@ -21,12 +22,17 @@ class UnknownTopic(ReconcilerError):
     """There is no such kind, field, capability or code. `help` names the nearest one."""
 
 
-def find_topic(topic: str) -> "Explanation | KindPage | CapabilityPage | tuple[KindPage, FieldPage]":
+Kinds = Callable[[], Mapping[str, "ManifestKind"]]
+
+
+def find_topic(
+    topic: str, others: Kinds = dict
+) -> "Explanation | KindPage | CapabilityPage | tuple[KindPage, FieldPage]":
     """The page of a diagnostic code, a kind, a field (`Volume.spec.size_gb` or `Volume.size_gb`), or a
     capability (`machine.get`).
 
-    Letter case matters in fields only, and where a code is called as a kind (`moved`, `Moved`). Raises
-    UnknownTopic.
+    `others`: kinds that are not of manifests. Letter case matters in fields only, and where a code is called
+    as a kind (`moved`, `Moved`). Raises UnknownTopic.
     """
     codes = known_codes()
     if topic in codes:
@@ -38,12 +44,12 @@ def find_topic(topic: str) -> "Explanation | KindPage | CapabilityPage | tuple[K
     if topic in capabilities:
         return capabilities[topic]
     name, _, path = topic.partition(".")
-    kinds = {kind.name.lower(): kind for kind in find_manifest_kinds().values()}
+    kinds = {kind.name.lower(): kind for kind in {**find_manifest_kinds(), **others()}.values()}
     if name.lower() not in kinds:
         if topic.lower() in codes:
             return read_explanation(topic.lower())
         raise UnknownTopic(
-            f"there is no kind, capability or code `{topic}`", help=_nearest_topic(topic, codes)
+            f"there is no kind, capability or code `{topic}`", help=_nearest_topic(topic, codes, others)
         )
     page = kind_page(kinds[name.lower()])
     if not path:
@@ -77,7 +83,7 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
     )
 
 
-def topics_like(start: str) -> list[str]:
+def topics_like(start: str, others: Kinds = dict) -> list[str]:
     """The topics that begin with `start`, whatever its letter case.
 
     With a dot they are a kind's fields and capabilities, else kinds, capabilities and codes.
@@ -85,13 +91,12 @@ def topics_like(start: str) -> list[str]:
     from reconciler.manifests.authoring.reference import capability_pages, kind_page
     from reconciler.policies import find_manifest_kinds
 
-    found = [*find_manifest_kinds(), *capability_pages(), *known_codes()]
+    kinds = {**find_manifest_kinds(), **others()}
+    found = [*kinds, *capability_pages(), *known_codes()]
     name, dot, path = start.partition(".")
     if dot:
         left_out = "" if path.startswith(_ROOT) else _ROOT
-        pages = [
-            kind_page(kind) for kind in find_manifest_kinds().values() if kind.name.lower() == name.lower()
-        ]
+        pages = [kind_page(kind) for kind in kinds.values() if kind.name.lower() == name.lower()]
         fields = [
             (page.name, field.path.removeprefix(left_out)) for page in pages for field in page.all_fields()
         ]
@@ -103,17 +108,17 @@ def all_explanations() -> list[Explanation]:
     return [read_explanation(code) for code in known_codes()]
 
 
-def all_kinds() -> "list[KindPage]":
+def all_kinds(others: Kinds = dict) -> "list[KindPage]":
     from reconciler.manifests.authoring.reference import kind_page
     from reconciler.policies import find_manifest_kinds
 
-    return [kind_page(kind) for kind in find_manifest_kinds().values()]
+    return [kind_page(kind) for kind in {**find_manifest_kinds(), **others()}.values()]
 
 
-def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
+def _nearest_topic(topic: str, codes: Iterable[str], others: Kinds) -> str:
     from reconciler.manifests.authoring.reference import capability_pages
 
-    pages = all_kinds()
+    pages = all_kinds(others)
     if hint := did_you_mean(topic, [*(page.name for page in pages), *capability_pages(), *codes]):
         return hint
     for page in pages:

@@ -106,12 +106,16 @@ class FieldPage(Struct, frozen=True):
 
 
 class KindPage(Struct, frozen=True):
-    """One kind. `example` is a whole manifest, in YAML; `fields` are those of the manifest's root."""
+    """One kind. `example` is a whole manifest, in YAML; `fields` are those of the manifest's root.
+
+    `variables`: see `ManifestKind`.
+    """
 
     name: str
     description: str
     example: str
     fields: tuple[FieldPage, ...]
+    variables: Mapping[str, str]
 
     def all_fields(self) -> Iterator[FieldPage]:
         """Each field, before those below it."""
@@ -149,7 +153,7 @@ def kind_page(kind: ManifestKind) -> KindPage:
     example = example_manifest(kind)
     pages = _Reader(schema["$defs"], {**example, **_ignoring(kind)}, _changes(kind)).fields(schema, ())
     description = schema["$defs"][kind.Spec.__name__].get("description", "")
-    return KindPage(kind.name, _flat(description), _dump(example), pages)
+    return KindPage(kind.name, _flat(description), _dump(example), pages, kind.variables)
 
 
 def example_manifest(kind: ManifestKind) -> dict[str, Any]:
