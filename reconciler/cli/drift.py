@@ -15,7 +15,7 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
-from reconciler.core.diagnostics import has_errors
+from reconciler.core.diagnostics import GUARDRAIL_UNDECIDED, REFUSED_BY_GUARDRAIL, has_errors
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.drift.accept import accept as accept_drift
@@ -24,7 +24,6 @@ from reconciler.drift.acceptance import Environments, acceptance_document, rende
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
-from reconciler.guardrails import REFUSED, UNDECIDED
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
@@ -122,7 +121,7 @@ def _report(
     )
     emit(report, paged=True)
     failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
-    found = any(problem.code in (REFUSED, UNDECIDED) for problem in plan.diagnostics)
+    found = any(problem.code in (REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED) for problem in plan.diagnostics)
     return first_of(failed, CHANGES if plan.changes or found else DONE)
 
 

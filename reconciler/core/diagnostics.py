@@ -10,6 +10,9 @@ from reconciler.core.advice import Command
 from reconciler.core.saved import Saved
 
 RULES_LOOSENED = "rules-loosened"
+REFUSED_BY_GUARDRAIL = "refused-by-guardrail"
+GUARDRAIL_UNDECIDED = "guardrail-undecided"  # a rule without a value: what it judges is refused, too
+GUARDRAIL_ADVISED = "guardrail-advised"  # by a rule that refuses nothing
 IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
 APPROVAL_NEEDED = (
     "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused

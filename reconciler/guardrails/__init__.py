@@ -5,7 +5,5 @@
 expressions may use. `rules.py`: judges a plan.
 """
 
+LEVELS = ("advisory", "overridable", "mandatory")  # of a rule, the strictest last
 EXTRA = "reconciler[policy]"
-REFUSED = "refused-by-guardrail"
-UNDECIDED = "guardrail-undecided"
-ADVISED = "guardrail-advised"  # by one that refuses nothing

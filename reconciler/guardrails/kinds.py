@@ -8,12 +8,11 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.words import did_you_mean
+from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
-
-LEVELS = ("advisory", "overridable", "mandatory")
 
 
 class GuardrailKind(ManifestKind):

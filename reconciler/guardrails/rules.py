@@ -6,10 +6,18 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.core.advice import Command, command
-from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import (
+    GUARDRAIL_ADVISED,
+    GUARDRAIL_UNDECIDED,
+    REFUSED_BY_GUARDRAIL,
+    Diagnostic,
+    Span,
+    error,
+    warning,
+)
 from reconciler.core.model import Address, Change, Resource, StateRecord
 from reconciler.core.steps import Plan
-from reconciler.guardrails import ADVISED, REFUSED, UNDECIDED
+from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import Expression, Undecided, compiled
 from reconciler.guardrails.limit import Limit
 from reconciler.guardrails.variables import PlanValues, types_of
@@ -36,7 +44,7 @@ class Finding(Struct, frozen=True):
     @property
     def refuses(self) -> bool:
         """Whether nobody's signature lets it pass."""
-        return self.level == "mandatory" or (self.verdict == "undecided" and self.level != "advisory")
+        return self.level == "mandatory" or (self.verdict == "undecided" and self.level != LEVELS[0])
 
     @property
     def can_be_signed(self) -> bool:
@@ -153,13 +161,15 @@ def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False)
     rule = f"`{limit}` ({spec.level}, {limit.place})"
     advice: tuple[Command, ...] = ()
     if finding.verdict == "undecided":
+        code = GUARDRAIL_UNDECIDED
         message = f"{rule} cannot be evaluated: {finding.why}"
-        code = UNDECIDED if finding.level != "advisory" else ADVISED
         help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
     else:
+        code = REFUSED_BY_GUARDRAIL
         message = f"{finding.why}: {rule} is not met"
-        code = REFUSED if finding.level != "advisory" else ADVISED
         help = "change the manifest, or the rule in a change of its own"
+    if finding.level == LEVELS[0]:
+        code = GUARDRAIL_ADVISED
     if signed and finding.can_be_signed:
         help = "an approval overrides it"
     elif finding.can_be_signed:

@@ -7,11 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from reconciler.core.context import Context
-from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, Severity, has_errors
+from reconciler.core.diagnostics import (
+    APPROVAL_NEEDED,
+    GUARDRAIL_UNDECIDED,
+    REFUSED_BY_GUARDRAIL,
+    Diagnostic,
+    Severity,
+    has_errors,
+)
 from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.steps import Plan
 from reconciler.core.words import counted, in_words
-from reconciler.guardrails import REFUSED, UNDECIDED
 from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.grouping import count_actions, touches
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
@@ -115,7 +121,7 @@ def of_drift(report: DriftReport) -> str:
         return f"{drift} in {len(plan.changes)} of {objects}{outside}."
     if has_errors(plan.diagnostics):
         return "Drift incomplete: see the errors."
-    if any(problem.code in (REFUSED, UNDECIDED) for problem in plan.diagnostics):
+    if any(problem.code in (REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED) for problem in plan.diagnostics):
         return f"No drift in {objects}{outside}, but a guardrail is not met: see the warnings."
     if report.only_new:
         return f"No new drift in {objects}{outside}."

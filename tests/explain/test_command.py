@@ -11,6 +11,7 @@ from reconciler.cli.output import echo_diagnostics
 from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
+from reconciler.guardrails.kinds import find_guardrails
 from reconciler.manifests.authoring.explain import all_explanations, all_kinds
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.sections import PlatformSettings, known_capabilities
@@ -36,7 +37,7 @@ def test_without_a_topic_every_kind_is_listed(explain: Any) -> None:
     assert [kind for kind in find_manifest_kinds() if f"\n  {kind}\n" not in text] == []
     assert "--codes" in text
     document = json.loads(explain("-o", "json"))
-    assert [item["kind"] for item in document["kinds"]] == list(find_manifest_kinds())
+    assert [item["kind"] for item in document["kinds"]] == [*find_manifest_kinds(), *find_guardrails()]
 
 
 def test_every_code_is_listed_with_one_line(explain: Any) -> None:

@@ -7,13 +7,14 @@ import yaml
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Effect
+from reconciler.guardrails.kinds import find_guardrails
 from reconciler.kinds.base import Kind
 from reconciler.manifests.authoring.explain import UnknownTopic, find_field
 from reconciler.manifests.authoring.reference import FieldPage, kind_page
 from reconciler.manifests.load import load
 from reconciler.policies import find_manifest_kinds, find_policies
 
-KINDS = find_manifest_kinds()
+KINDS = {**find_manifest_kinds(), **find_guardrails()}
 PAGES = {name: kind_page(kind) for name, kind in KINDS.items()}
 FIELDS = [
     pytest.param(name, field, id=f"{name}.{field.path}")
@@ -44,7 +45,10 @@ def test_a_kind_says_of_each_field_what_changing_it_means(kind: Kind) -> None:
         {name for name in kind.remarks if "." not in name},
     )
     assert not compared & others
-    assert compared | others == kind.Spec.model_fields.keys() or kind.name in find_policies()
+    assert compared | others == kind.Spec.model_fields.keys() or kind.name in {
+        **find_policies(),
+        **find_guardrails(),
+    }
 
 
 @each_kind
@@ -58,7 +62,7 @@ def test_a_remark_about_a_field_below_another_one_reaches_it(kind: Kind) -> None
 def test_the_example_of_a_kind_is_a_valid_manifest(kind: Kind, tmp_path: Path) -> None:
     manifests = tmp_path / "manifests.yaml"
     manifests.write_text(PAGES[kind.name].example, encoding="utf-8")
-    loaded = load([str(manifests)], root=tmp_path)
+    loaded = load([str(manifests)], root=tmp_path, kinds=KINDS)
     others_missed = {
         "Extension": {"unknown-reference"},
         "Moved": {"move-undeclared"},
@@ -74,7 +78,7 @@ def test_the_examples_of_a_field_are_valid(name: str, field: FieldPage, tmp_path
     for example in field.examples:
         manifest = _merged(yaml.safe_load(PAGES[name].example), yaml.safe_load(example))
         (tmp_path / "manifests.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
-        loaded = load([str(tmp_path / "manifests.yaml")], root=tmp_path)
+        loaded = load([str(tmp_path / "manifests.yaml")], root=tmp_path, kinds=KINDS)
         assert [problem for problem in loaded.diagnostics if problem.code in about_values] == []
 
 

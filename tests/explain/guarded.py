@@ -1,0 +1,83 @@
+"""Situations of guardrails: the page's file is one, and a volume of 10 GB exists."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from reconciler.approvals.rules import Authority, Said
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.guardrails import EXTRA, engine
+from reconciler.guardrails.files import read_limits
+from reconciler.manifests.load import load
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from tests.execution.stage import Stage, volume
+from tests.explain.projects import Act
+from tests.kinds.case import MANIFEST
+
+
+def of_file(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+    """What is said of the page's file while it is read."""
+    return _read(guardrail, folder)[1]
+
+
+def _read(guardrail: str, folder: Path) -> tuple[Sequence[object], Sequence[Diagnostic]]:
+    (folder / "guardrails").mkdir(exist_ok=True)
+    (folder / "guardrails/growth.yaml").write_text(guardrail, encoding="utf-8")
+    return read_limits(["guardrails/*.yaml"], folder)
+
+
+def without_engine(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+    """What is said of the page's file where the library is missing."""
+
+    def missing(types: object) -> object:
+        raise engine.EngineMissing(
+            "guardrails need cel_expr_python, which is not installed here",
+            help=f"install the extra: pip install '{EXTRA}'",
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_environments", missing)
+        engine._compiled.cache_clear()
+        return of_file(guardrail, folder)
+
+
+def plan_of(name: str, size_gb: int) -> Act:
+    """What a plan says that wants the volume `name` in that size."""
+
+    def act(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+        limits, _ = _read(guardrail, folder)
+        (folder / MANIFEST).write_text(volume(name, f"region: ams, size_gb: {size_gb}"), encoding="utf-8")
+
+        async def work() -> Sequence[Diagnostic]:
+            stage = Stage(folder)
+            try:
+                await stage.apply(volume())
+                project = replace(stage.project(), authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+                resources = load([str(folder / MANIFEST)], root=folder).resources
+                return (await make_plan(project, Desired(resources))).diagnostics
+            finally:
+                await stage.close()
+
+        return anyio.run(work)
+
+    return act
+
+
+def among_manifests(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+    """What is said of the page's file where manifests are."""
+    (folder / MANIFEST).write_text(guardrail, encoding="utf-8")
+    return load([str(folder / MANIFEST)], root=folder).diagnostics
+
+
+ACTS: dict[str, Act] = {
+    "guardrail-advised": plan_of("data", 30),
+    "guardrail-elsewhere": among_manifests,
+    "guardrail-expression": of_file,
+    "guardrail-undecided": plan_of("data", 30),
+    "policy-engine-missing": without_engine,
+    "refused-by-guardrail": plan_of("data", 30),
+}
