@@ -160,16 +160,15 @@ def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False)
     report = error if finding.refuses or (finding.can_be_signed and not signed and not asks) else warning
     rule = f"`{limit}` ({spec.level}, {limit.place})"
     advice: tuple[Command, ...] = ()
-    if finding.verdict == "undecided":
-        code = GUARDRAIL_UNDECIDED
+    undecided, advises = finding.verdict == "undecided", finding.level == LEVELS[0]
+    code = GUARDRAIL_UNDECIDED if undecided else REFUSED_BY_GUARDRAIL
+    code = GUARDRAIL_ADVISED if advises else code
+    if undecided:
         message = f"{rule} cannot be evaluated: {finding.why}"
         help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
     else:
-        code = REFUSED_BY_GUARDRAIL
         message = f"{finding.why}: {rule} is not met"
         help = "change the manifest, or the rule in a change of its own"
-    if finding.level == LEVELS[0]:
-        code = GUARDRAIL_ADVISED
     if signed and finding.can_be_signed:
         help = "an approval overrides it"
     elif finding.can_be_signed:
