@@ -20,6 +20,7 @@ class Measure:
 
 WALL = Measure("s", attrgetter("wall_s"))
 CPU = Measure("s", attrgetter("cpu_s"))
+MICROSECONDS = Measure("µs", attrgetter("cpu_s"))
 PEAK = Measure("MiB", attrgetter("peak_mib"))
 
 
@@ -39,7 +40,7 @@ class Figure:
     @property
     def name(self) -> str:
         ours = f"{self.ours} - {self.less}" if self.less else str(self.ours)
-        what = {WALL: "", CPU: ": CPU", PEAK: ": memory"}[self.measure]
+        what = {WALL: "", CPU: ": CPU", MICROSECONDS: ": CPU", PEAK: ": memory"}[self.measure]
         return f"{ours} / {self.peer}{what}" if self.peer else f"{ours}{what}"
 
     @property

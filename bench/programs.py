@@ -151,6 +151,24 @@ class Report(Program):
 
 
 @dataclass(frozen=True)
+class Judge(Program):
+    """What a rule takes for a change that it selects, one in ten; wall and CPU are microseconds of CPU."""
+
+    size: int
+    rules: int
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        return lambda: self._run(stage)
+
+    def _run(self, stage: Stage) -> Cost:
+        us = json.loads(stage.python("bench.judging", str(self.size), str(self.rules)).output)["us"]
+        return Cost(us, us, 0.0, "")
+
+    def __str__(self) -> str:
+        return f"a rule, of {self.rules} over {self.size:,} changes"
+
+
+@dataclass(frozen=True)
 class Ideal(Program):
     """What must be waited for, whoever plans or applies: nothing is run."""
 

@@ -6,11 +6,11 @@ A row compares two programs, or holds one against a number. Rows of one group ar
 from collections.abc import Callable
 from dataclasses import replace
 
-from bench.figures import CPU, PEAK, Figure, Group
+from bench.figures import CPU, MICROSECONDS, PEAK, Figure, Group
 from bench.journals import Journal
 from bench.peers.octodns import OctoDns
 from bench.peers.terraform import TerraformApply, TerraformPlan
-from bench.programs import Apply, ChangedPlan, Help, Ideal, Import, Plan, Report, Validate
+from bench.programs import Apply, ChangedPlan, Help, Ideal, Import, Judge, Plan, Report, Validate
 from bench.worlds.world import World, new, usual
 from reconciler.reports.formats import formats_for
 
@@ -43,6 +43,7 @@ def groups(scale: float = 1.0) -> list[Group]:
         Group(3, 1, [Figure(Import(usual(n(2_000))), 3.0)]),
         Group(2, 0, _reporting(n(10_000))),
         Group(2, 0, _applying(n(1_000), n(4_000))),
+        Group(5, 3, [Figure(Judge(n(10_000), 20), 10, measure=MICROSECONDS)]),
     ]
 
 

@@ -58,6 +58,7 @@ class Expression:
     def __init__(self, text: str, names: tuple[str, ...], program: Any) -> None:
         self.text = text
         self.names = names  # of the variables that it uses
+        self.of_plan = not any(name.startswith(("change.", "resource.")) for name in names)
         self._program = program
 
     def __call__(self, value_of: Callable[[str], Any]) -> bool | Undecided:

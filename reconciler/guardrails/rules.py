@@ -1,6 +1,7 @@
 """Judges a plan by guardrails: each change, or each declared resource, that a rule selects."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from reconciler.core.diagnostics import (
     error,
     warning,
 )
-from reconciler.core.model import Address, Change, Resource, StateRecord
+from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import Expression, Undecided, compiled
@@ -71,15 +72,20 @@ def judge_rules(
     values = PlanValues(plan, resources, records, unrecorded)
     found: list[Finding] = []
     of_changes = [rule for rule in rules if not rule.of_resources]
+    by_filter: dict[tuple[str, tuple[Action, ...]], Sequence[_Rule]] = {}
     for change in plan.changes if of_changes else ():
-        for rule in of_changes:
-            if rule.selects(change):
-                found += rule.judge(change.address, values.of_change(change), _span_of(change, resources))
+        about = change.address.kind, change.actions
+        if about not in by_filter:  # of thousands of changes, few differ in what filters ask
+            by_filter[about] = [rule for rule in of_changes if rule.selects(*about)]
+        if selecting := by_filter[about]:
+            value_of = values.of_change(change)  # reads each value once for all rules
+            for rule in selecting:
+                found += rule.judge(change.address, value_of, partial(_span_of, change, resources))
     for rule in rules:
         for resource in resources.values() if rule.of_resources else ():
             if not rule.kinds or resource.address.kind in rule.kinds:
-                span = resource.span("metadata", "name")
-                found += rule.judge(resource.address, values.of_resource(resource), span)
+                name = partial(resource.span, "metadata", "name")
+                found += rule.judge(resource.address, values.of_resource(resource), name)
     return Judgement(found, frozenset(rule.limit for rule in rules if rule.matched))
 
 
@@ -94,18 +100,20 @@ class _Rule:
         self._compiled: dict[str, tuple[Expression | None, Expression]] = {}
         self._judged_once = False
 
-    def selects(self, change: Change) -> bool:
-        """Whether the filters select `change`."""
-        if self.kinds and change.address.kind not in self.kinds:
+    def selects(self, kind: str, actions: Sequence[Action]) -> bool:
+        """Whether the filters select a change of an object of `kind`."""
+        if self.kinds and kind not in self.kinds:
             return False
         if self._actions:
-            return any(action.value in self._actions for action in change.actions)
-        return change.action.changes_something
+            return any(action.value in self._actions for action in actions)
+        return actions[0].changes_something
 
-    def judge(self, address: Address, value_of: Callable[[str], Any], span: Span | None) -> Iterator[Finding]:
+    def judge(
+        self, address: Address, value_of: Callable[[str], Any], place: Callable[[], Span | None]
+    ) -> Iterator[Finding]:
         """The finding about one thing, if there is any."""
         when, require = self._expressions(address.kind)
-        if when is None and not any(name.startswith(("change.", "resource.")) for name in require.names):
+        if when is None and require.of_plan:
             if self._judged_once:
                 return  # a condition on the plan as a whole has one answer
             self._judged_once = True
@@ -118,7 +126,7 @@ class _Rule:
         if answer is True:
             return
         assert expression is not None
-        span = span if span is None or not holds_secrets(find_kinds()[address.kind]) else None
+        span = place() if not holds_secrets(find_kinds()[address.kind]) else None
         shown = tuple(_shown(expression, value_of)) if span is not None else ()
         if isinstance(answer, Undecided):
             yield Finding(self.limit, address, "undecided", answer.why, shown, span)

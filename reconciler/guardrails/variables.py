@@ -116,6 +116,7 @@ class PlanValues:
         for step in plan.steps:
             self.steps[step.address].append(step)
         self._owing = {owed.address for owed in plan.owed}
+        self._specs: dict[int, Mapping[str, Any]] = {}
 
     @cached_property
     def of_plan(self) -> Mapping[str, Any]:
@@ -167,7 +168,7 @@ class PlanValues:
 
     def of_resource(self, resource: Resource) -> Callable[[str], Any]:
         """As `of_change`, about a declared resource."""
-        return _Lazy(self.of_plan, self._of_both(resource.address), {"spec": lambda: _written(resource)})
+        return _Lazy(self.of_plan, self._of_both(resource.address), {"spec": lambda: self._written(resource)})
 
     def _of_both(self, address: Address) -> Mapping[str, Callable[[], Any]]:
         resource = self.resources.get(address)
@@ -185,6 +186,13 @@ class PlanValues:
             "labels": labels,
         }
 
+    def _written(self, resource: Resource) -> Mapping[str, Any]:
+        """The fields of a manifest by path; None for those that it does not write. Many share one spec."""
+        spec = resource.spec
+        if id(spec) not in self._specs:
+            self._specs[id(spec)] = _values(spec)
+        return self._specs[id(spec)]
+
     def _before(self, change: Change) -> Mapping[str, Any]:
         """The fields as they are: what the record holds, and what the plan saw to differ."""
         record = self.records.get(change.address)
@@ -194,7 +202,7 @@ class PlanValues:
     def _after(self, change: Change) -> Mapping[str, Any]:
         """The fields as they will be: what the manifest says, what the calls set, and what they change."""
         resource = self.resources.get(change.address)
-        found = dict(_written(resource)) if resource is not None else {}
+        found = dict(self._written(resource)) if resource is not None else {}
         if change.action is Action.DELETE:
             return {}
         for step in self.steps.get(change.address, ()) if resource is None else ():
@@ -213,8 +221,16 @@ class _Lazy:
     ) -> None:
         self._plan, self._simple, self._parts = of_plan, simple, parts
         self._known: dict[str, Mapping[str, Any]] = {}
+        self._values: dict[str, Any] = {}  # many rules ask for the same
 
     def __call__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            self._values[name] = value = self._find(name)
+            return value
+
+    def _find(self, name: str) -> Any:
         if not name.startswith(("change.", "resource.")):
             return self._plan[name]
         _, _, rest = name.partition(".")
@@ -227,11 +243,6 @@ class _Lazy:
         if isinstance(value, OutputRef | Template | SecretRef):
             raise KeyError(name)
         return value
-
-
-def _written(resource: Resource) -> Mapping[str, Any]:
-    """The fields of a manifest by path; None for those that it does not write."""
-    return _values(resource.spec)
 
 
 def _values(model: BaseModel, within: str = "") -> dict[str, Any]:

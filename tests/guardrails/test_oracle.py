@@ -34,7 +34,7 @@ def _passes_what_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
         expression = real(text, types)
 
         class Lenient:
-            names, text = expression.names, expression.text
+            names, of_plan = expression.names, expression.of_plan
 
             def __call__(self, value_of: Callable[[str], Any]) -> Any:
                 found = expression(value_of)
@@ -48,9 +48,9 @@ def _passes_what_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 def _forgets_the_actions(monkeypatch: pytest.MonkeyPatch) -> None:
     real = rules._Rule.selects
 
-    def careless(self: Any, change: Any) -> bool:
+    def careless(self: Any, kind: str, actions: Any) -> bool:
         self._actions = frozenset()
-        return real(self, change)
+        return real(self, kind, actions)
 
     monkeypatch.setattr(rules._Rule, "selects", careless)
 
