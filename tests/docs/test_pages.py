@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.guardrails.kinds import find_guardrails
 from reconciler.manifests.load import load
 from reconciler.manifests.reading.compose import compose
+from reconciler.policies import find_manifest_kinds
 from reconciler.project.sections import Settings
 from tests.docs import pages
 from tests.docs.installed import extras_of
@@ -178,7 +180,8 @@ def test_each_example_is_valid(name: str, block: Block, tmp_path: Path) -> None:
         json.loads(block.text)
     elif "apiVersion: reconciler/v1" in block.text:
         (tmp_path / "example.yaml").write_text(block.text, encoding="utf-8")
-        loaded = load([str(tmp_path / "example.yaml")], root=tmp_path)
+        kinds = {**find_manifest_kinds(), **find_guardrails()}  # each where it stands
+        loaded = load([str(tmp_path / "example.yaml")], root=tmp_path, kinds=kinds)
         problems = [item for item in loaded.diagnostics if item.code != "unknown-reference"]
         assert loaded.files
         assert problems == []
