@@ -22,7 +22,7 @@ _ON_STATE = frozenset(
         *("doctor", "history", "approve", "bundle", "undo"),
     }
 )
-_ON_STATE_TOO = frozenset({("secret", "fingerprint")})
+_ON_STATE_TOO = frozenset({("secret", "fingerprint"), ("policy", "backtest")})
 
 
 class RunOptions(Struct, frozen=True):
