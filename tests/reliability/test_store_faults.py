@@ -1,5 +1,7 @@
 """Samples of `store_faults`, and that its checks find what they are there for."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
@@ -7,7 +9,7 @@ from reconciler.state import spool_file
 from reconciler.state.log import damage
 from reconciler.state.places.sqlite import bucket, whole
 from tests.reliability import object_faults
-from tests.reliability.store_faults import run
+from tests.reliability.store_faults import run, run_with_budget
 from tests.reliability.tally import Tally
 
 
@@ -16,6 +18,11 @@ def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> Non
     assert tally.violations == []
     assert tally.counts["full: spooled"] > 0
     assert len([what for what in tally.counts if what.startswith("flips: ")]) == 6
+
+
+@pytest.mark.parametrize("room", [100, 5_000, 13_000, 20_000])
+def test_a_disk_that_is_full_while_a_state_is_made_is_told(room: int, tmp_path: Path) -> None:
+    assert run_with_budget(tmp_path / "state.db", room) == ["exit 0"]
 
 
 def test_a_store_that_keeps_nothing_aside_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.store import LogStore
-from reconciler.state.places.sqlite import backups, files, restore, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, restore, seen, whole
 from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
 from reconciler.state.places.sqlite.state_file import StateFile
 from reconciler.state.store import (
@@ -215,7 +215,8 @@ class SqliteStore(LogStore):
             expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
         refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
         self._keep_key(key)
-        whole.make(self.path, inside, known.version + 1, self._randomness, self._seal)
+        with database.explained(self.path):  # such as a full disk
+            whole.make(self.path, inside, known.version + 1, self._randomness, self._seal)
 
     def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
@@ -225,14 +226,16 @@ class SqliteStore(LogStore):
 
     def _keep_key(self, key: bytes) -> None:
         """Write the key next to the state. Raises StoreError where another one is there."""
-        make_private(self.path.parent)
-        if key and files.create_key(self.path, key) != key:
-            raise StoreError(f"{files.key_path(self.path)} is the key of another state")
+        with database.explained(self.path):
+            make_private(self.path.parent)
+            if key and files.create_key(self.path, key) != key:
+                raise StoreError(f"{files.key_path(self.path)} is the key of another state")
 
     def _complete_key(self) -> None:
         """Make the key where the process that made the state did not get to it."""
         if not self._file.key_digest:
-            digest = files.key_digest(files.create_key(self.path, self._fingerprint_key()))
+            with database.explained(self.path):
+                digest = files.key_digest(files.create_key(self.path, self._fingerprint_key()))
             known = root.change(
                 self._file, self._layout, lambda known: replace(known, key=known.key or digest), self._nonce()
             )
