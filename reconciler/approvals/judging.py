@@ -22,13 +22,14 @@ from anyio import to_thread
 from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
-from reconciler.approvals.rules import LONGEST, Needed, Rule, Said, Signers, needed
+from reconciler.approvals.rules import Needed, Rule, Said, Signers, needed
 from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, as_warning, error, warning
 from reconciler.core.model import Address
+from reconciler.core.spans import LONGEST
 from reconciler.core.words import counted
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
