@@ -104,18 +104,24 @@ class Terms(Struct, frozen=True):
         before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
         loosened: list[Rule | Limit] = []
         for rule in before.rules:
-            if not any(other.covers(rule) for other in (*now.rules, *loosened)):
+            stands = any(other.covers(rule) for other in (*now.rules, *loosened))
+            if not stands or _is_widened(rule, before, now):
                 loosened.append(rule)
         said = Said.of(Said(tuple(loosened), before.signers), now)
         if self.authority.outside is not None:
             said = Said(said.rules, (self.authority.outside,))
         return InForce(said, loosened)
 
+    def several(self) -> Sequence[Said]:
+        """What counts, by the revision that said it."""
+        remembered = map(_read, self._held_to(recall(self.state, APPROVALS)))
+        return (self.authority.now, self.authority.before, *remembered)
+
     def begun(self, before: Content) -> Content:
         """The memory while this runs: everything that counts in it, for every scope that it is about."""
-        said = Said.of(self.authority.before, self.authority.now)
+        said = (*_written(self.authority.before), *_written(self.authority.now))
         rules, ages = before.get("rules", {}), before.get("ages", {})
-        if counting := {*self._held_to(before), *_written(said)}:
+        if counting := {*self._held_to(before), *said}:
             scopes = self.scopes
             rules = {**rules, **{text: sorted(scopes.union(rules.get(text, ()))) for text in counting}}
         return _content(rules, ages | {name: min(age, ages.get(name, age)) for name, age in self._ages()})
@@ -205,6 +211,19 @@ async def _remember(
             "count, and from now on it remembers them"
         )
     await remember(project.store, project.actor(), APPROVALS, new, held, known=state)
+
+
+def _is_widened(rule: Rule | Limit, before: Said, now: Said) -> bool:
+    """Whether `rule` is a window, and `now` has another one for its impacts that is open at new times."""
+    if not isinstance(rule, Limit) or rule.kind != "Window":
+        return False
+    old, new = ([limit.spec for limit in said.limits if limit.kind == "Window"] for said in (before, now))
+    return any(
+        impact in window.impacts
+        and not any(impact in known.impacts and window.opens_within(known) for known in old)
+        for window in new
+        for impact in rule.spec.impacts
+    )
 
 
 def _content(rules: Content, ages: Content) -> Content:

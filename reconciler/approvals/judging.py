@@ -164,12 +164,14 @@ class Given(Struct, frozen=True):
 
     `rehearsal`: the digest of the one in the file; "" for none.
 
-    `plan`: the digest of the plan in the file; "" where there is no file.
+    `plan`: the digest of the plan in the file; "" where there is no file. `now`: the addresses that are to
+    wait for no window, if an approval names them.
     """
 
     approvals: tuple[Approval, ...] = ()
     rehearsal: str = ""
     plan: str = ""
+    now: tuple[str, ...] = ()
 
 
 NOTHING = Given()
@@ -180,6 +182,11 @@ class Judged(Struct, frozen=True):
 
     counting: tuple[Approval, ...]
     problems: tuple[Diagnostic, ...]
+
+    @property
+    def overridden(self) -> set[str]:
+        """The guardrails and addresses that the counting approvals name."""
+        return {name for approval in self.counting for name in approval.statement.overridden}
 
 
 def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:

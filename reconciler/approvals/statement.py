@@ -28,6 +28,7 @@ from reconciler.approvals.rules import Needed, needed
 from reconciler.approvals.ssh import Key, agent_keys, public_of, sign
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import ADDRESS
 from reconciler.core.words import counted
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.revisions.git import find_repository
@@ -54,7 +55,7 @@ class Statement(Struct, frozen=True):
     """`plan`, `rehearsal`: digests; "" for a plan that was not rehearsed. `lineage`: of the state.
 
     `id`: random, so that two approvals are never the same one. `overrides`: the names of the guardrails that
-    it overrides, with spaces between them.
+    it overrides, and the addresses that need not wait for a window, with spaces between them.
     """
 
     plan: str
@@ -154,9 +155,14 @@ def _wrong(statement: Statement) -> Sequence[str]:
         "reason": is_reason(statement.reason),
         "id": bool(re.fullmatch(r"[0-9a-f]{32}", statement.id)),
         "expires": statement.at < statement.expires,
-        "overrides": statement.overrides == " ".join(sorted(filter(_NAME.fullmatch, statement.overridden))),
+        "overrides": statement.overrides == " ".join(sorted(filter(_is_overridable, statement.overridden))),
     }
     return [name for name, fit in fits.items() if not fit]
+
+
+def _is_overridable(word: str) -> bool:
+    """Whether it names a guardrail, or an address."""
+    return bool(_NAME.fullmatch(word) or ADDRESS.fullmatch(word))
 
 
 def is_reason(text: str) -> bool:
@@ -252,7 +258,7 @@ def statement_of(
 ) -> Statement:
     """The statement that `principal` signs. It ends when the strictest matching rule of the settings says.
 
-    `overrides`: names of guardrails.
+    `overrides`: names of guardrails, and addresses.
     """
     context = saved.plan.context
     now = now.replace(microsecond=0)

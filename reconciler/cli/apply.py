@@ -91,6 +91,13 @@ def command(
         metavar="ADDRESS@WORD",
         type=CREATE,
     ),
+    at_once: Sequence[Address] = option(
+        "--now",
+        "Do not wait for the window of this resource, which an --approval names; may be repeated.",
+        multiple=True,
+        metavar="ADDRESS",
+        type=ADDRESS,
+    ),
     spool_to: Path | None = option(
         "--spool-to",
         "Write to FILE what the state could not take, for `state ingest`.",
@@ -110,7 +117,7 @@ def command(
     if approved_deletes or approved_creates:
         chosen.require_person("--approve-delete" if approved_deletes else "--approve-create")
     approvals = read_approvals(approval_files)
-    deletes = list(map(str, approved_deletes))
+    deletes, demanded = list(map(str, approved_deletes)), tuple(map(str, at_once))
     saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
     desired = chosen.load_desired()
 
@@ -136,7 +143,7 @@ def command(
                 saved.plan,
                 deletes,
                 approved_creates,
-                given=Given(approvals, rehearsal),
+                given=Given(approvals, rehearsal, now=demanded),
                 on_executor=watch.follow,
                 tell=show,
             )
@@ -153,6 +160,7 @@ def command(
             approved_creates=approved_creates if auto_approve else Everything(approved_creates),
             on_executor=watch.follow,
             tell=show,
+            given=Given(now=demanded),
         )
 
     left: list[bytes] = []  # spooled outcomes: those that the state could not take

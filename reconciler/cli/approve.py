@@ -43,7 +43,11 @@ def command(
         "--principal", "Your name in allowed_signers, if several fit or none.", metavar="NAME"
     ),
     overrides: tuple[str, ...] = option(
-        "--override", "A guardrail that this plan may step over (repeatable).", multiple=True, metavar="RULE"
+        "--override",
+        "A guardrail that this plan may step over, or an address that need not wait for a window: see `apply "
+        "--now` (repeatable).",
+        multiple=True,
+        metavar="RULE|ADDRESS",
     ),
     out: Path | None = option(
         "--out", "Where the approval goes (default: PLAN.NAME.approval).", type=options.FILE, metavar="FILE"
@@ -65,8 +69,9 @@ def command(
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
     known = {word for item in plan.diagnostics for each in item.advice for word in each.words}
+    known.update(str(change.address) for change in plan.changes)
     if unknown := [name for name in overrides if name not in known]:
-        raise click.UsageError(f"--override: this plan does not ask to override a guardrail `{unknown[0]}`")
+        raise click.UsageError(f"--override: this plan asks for no `{unknown[0]}`, and does not change it")
     if chosen.env:
         refuse_other_environment(chosen.env, plan)
     config = settings_here(plan.context.environment, sandbox=chosen.sandbox)

@@ -15,7 +15,12 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
-from reconciler.core.diagnostics import GUARDRAIL_UNDECIDED, REFUSED_BY_GUARDRAIL, has_errors
+from reconciler.core.diagnostics import (
+    GUARDRAIL_UNDECIDED,
+    OWED_OVERDUE,
+    REFUSED_BY_GUARDRAIL,
+    has_errors,
+)
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.drift.accept import accept as accept_drift
@@ -121,7 +126,8 @@ def _report(
     )
     emit(report, paged=True)
     failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
-    found = any(problem.code in (REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED) for problem in plan.diagnostics)
+    codes = {problem.code for problem in plan.diagnostics}
+    found = not codes.isdisjoint((REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE))
     return first_of(failed, CHANGES if plan.changes or found else DONE)
 
 

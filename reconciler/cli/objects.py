@@ -44,7 +44,14 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
 
     shown, context = chosen.use_project(work, policies=policies)
     page = object_page(
-        shown.record, shown.live, shown.unreadable, shown.sets, shown.details, shown.known, shown.known_from
+        shown.record,
+        shown.live,
+        shown.unreadable,
+        shown.sets,
+        shown.details,
+        shown.known,
+        shown.known_from,
+        shown.owed,
     )
     emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span
 from reconciler.core.saved import Saved
+from reconciler.core.spans import parse_span
+from reconciler.core.words import soon
 
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
 
@@ -78,12 +80,14 @@ class Lifecycle(Saved, frozen=True):
     """How a resource may be treated. Stored with the record, so that it outlives the manifest.
 
     `restart`: whether an owed restart of its machine may be carried out, or only be reported.
+    `restart_within`: the span in which it has to be done, such as `14d`; None: nobody said.
     """
 
     deletion: Deletion = Deletion.RETAIN
     snapshot_before: tuple[Literal["extend", "delete"], ...] = ("delete",)
     timeout_s: int = 1800
     restart: Literal["ask", "auto"] = "ask"
+    restart_within: str | None = None
 
 
 class Reference(NamedTuple):
@@ -318,10 +322,30 @@ class FieldChange(Saved, frozen=True):
     effect: Effect
 
 
+class Waits(Saved, frozen=True):
+    """What a change waits for. `window`: the name of a Window, or of a Freeze.
+
+    `until`: when it may go out; None: nobody can tell. `timezone`: that people there think in.
+    """
+
+    window: str
+    until: datetime | None = None
+    timezone: str = "UTC"
+
+    def said(self, now: datetime) -> str:
+        """It in words, at that time."""
+        opens = f"next open {soon(self.until, self.timezone, now)}" if self.until is not None else _NEVER
+        return f"waits for {self.window}, {opens}"
+
+
+_NEVER = "and no time is known at which it may go out"
+
+
 class Change(Saved, frozen=True):
     """What a resource needs. `action`: the weightiest action; `also`: the other ones.
 
-    `id` is the platform's, where one is known. `advice`: the reason's commands.
+    `id` is the platform's, where one is known. `advice`: the reason's commands. `waits`: where it may not go
+    out when the plan is made; it is no part of what a plan does.
     """
 
     address: Address
@@ -332,6 +356,7 @@ class Change(Saved, frozen=True):
     id: str | None = None
     advice: tuple[Command, ...] = ()
     also: tuple[Action, ...] = ()
+    waits: Waits | None = None
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -340,16 +365,22 @@ class Change(Saved, frozen=True):
 
 
 class Owed(Saved, frozen=True):
-    """An obligation as plans and reports show it. `advice`: what to run once it is done."""
+    """An obligation as plans and reports show it. `advice`: what to run once it is done.
+
+    `earliest`: when it may be done; None where no window or freeze is in force. `forced`: until when it has
+    to be done; None: nobody said.
+    """
 
     address: Address
     work: str
     because: str
     certainty: Literal["owed", "unknown"]
     advice: tuple[Command, ...] = ()
+    earliest: datetime | None = None
+    forced: datetime | None = None
 
     def to_json(self) -> dict[str, str]:
-        """All but the advice: it is what reports show, and what the journal keeps of a run's end."""
+        """All but advice and dates: it is what reports show, and what the journal keeps of a run's end."""
         return {
             "address": str(self.address),
             "work": self.work,
@@ -372,7 +403,14 @@ def took_s(records: Iterable[StateRecord], kind: str) -> Sequence[float]:
 def owed_work(records: Mapping[Address, StateRecord]) -> tuple[Owed, ...]:
     """Everything owed by any record."""
     return tuple(
-        Owed(record.address, owed.work, owed.because, owed.certainty, (_done(record.address),))
+        Owed(
+            record.address,
+            owed.work,
+            owed.because,
+            owed.certainty,
+            (_done(record.address),),
+            forced=owed.since + parse_span(within) if (within := record.lifecycle.restart_within) else None,
+        )
         for record in records.values()
         for owed in record.obligations
     )

@@ -1,8 +1,9 @@
 """Numbers, rows and durations in words, and suggestions for misspelt ones."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from unicodedata import normalize
+from zoneinfo import ZoneInfo
 
 _MINUTES, _HOURS, _DAYS = 60, 3600, 86400
 
@@ -35,6 +36,22 @@ def since(began: datetime, now: datetime, others_s: Sequence[float] = ()) -> str
     took = " to ".join(dict.fromkeys(map(in_words, (min(others_s), max(others_s))))) if others_s else ""
     others = f"; others took {took}" if took else ""
     return f"since {began:%Y-%m-%d %H:%M} UTC ({in_words(for_s)}{others})"
+
+
+def soon(time: datetime, zone: str, now: datetime) -> str:
+    """Return a later time in `zone`: `Tue 22:00 Europe/Berlin`, with the date where a weekday is not enough.
+
+    In UTC where nobody here knows the zone.
+    """
+    try:
+        local = time.astimezone(ZoneInfo(zone))
+    except (OSError, ValueError, LookupError):
+        local, zone = time.astimezone(UTC), "UTC"
+    day = "" if time - now < timedelta(days=6) else f"{local:%Y-%m-%d} "
+    return f"{_WEEKDAYS[local.weekday()]} {day}{local:%H:%M} {zone}"
+
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.approvals.in_force import Terms, rules_count
+from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, as_warning, error
 from reconciler.core.model import (
     DELETION_SENT,
@@ -31,7 +32,7 @@ from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
 from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.declared import Desired, in_force
-from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
+from reconciler.planning.drift import change_of, drift_of, overdue, unmanaged_change, warnings_of
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
@@ -136,6 +137,7 @@ class _Comparison:
         )
         self.older = Older(state, self.declared, capabilities)
         self.by_read = self._reads()
+        self.owed = owed_work(self.records)
 
     def _in_focus(self, address: Address) -> bool:
         return self.desired.focus is None or address in self.desired.focus
@@ -236,7 +238,7 @@ class _Comparison:
             steps=(),
             expectations=(),
             bindings=(),
-            owed=owed_work(self.records),
+            owed=self.owed,
             diagnostics=await self._diagnostics(),
             unchanged=compared - len(self.changes),
             outside=len(self.outside),
@@ -246,6 +248,7 @@ class _Comparison:
 
             refused = of_resources(Terms(project.authority, self.wanted, state, plan))
             plan = replace(plan, diagnostics=(*plan.diagnostics, *refused))
+            plan = Windows(Terms(project.authority, self.declared, state, plan)).dated_plan()
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))
@@ -288,6 +291,7 @@ class _Comparison:
             *self.problems,
             *missing,
             *self.older.note(),
+            *overdue(self.owed, self.project.clock.now()),
             *sorted(self.remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic(NOT_COMPARED, Severity.INFO, text.format(n)) for text, n in self.unseen.items()),
         )

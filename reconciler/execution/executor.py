@@ -22,7 +22,7 @@ from reconciler.execution.judging import settled_by_restart
 from reconciler.execution.outputs import dig
 from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
-from reconciler.execution.send_gate import CallNotSent
+from reconciler.execution.send_gate import CallNotSent, NotOpen
 from reconciler.execution.sending import mutate
 from reconciler.execution.waiting import Waited, wait_for
 
@@ -88,6 +88,7 @@ class Executor:
                 return self._skip(step, f"{step.if_owed.machine} is not seen to hold what owes it; run again")
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._run.result(step, "done", "not needed: the value is the same")
+            self._run.require_open(step)
             reply, baseline = None, frozenset[str]()
             if step.for_each is not None:
                 result = await send_for_each(self._run, step)
@@ -100,6 +101,8 @@ class Executor:
                 result = await _wait(self._run, step, reply, baseline)
             if result.outcome == "done":
                 result = replace(result, note="; ".join(filter(None, (result.note, step.note))))
+        except NotOpen as not_open:
+            result = self._run.result(step, "pending", not_open.message)
         except CallNotSent as not_sent:
             return self._skip(step, not_sent.message)
         except Unauthorized as refused:  # by a read after it

@@ -1,7 +1,8 @@
 """One run of one plan: the data that all of its calls share."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from reconciler.core.clock import Clock
@@ -12,7 +13,7 @@ from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, Secr
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, fill_record
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.send_gate import SendGate
+from reconciler.execution.send_gate import NotOpen, SendGate
 from reconciler.execution.settling import Evidence
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import Services
@@ -24,7 +25,7 @@ class Run:
 
     `recorded`: the records at its start, after moves. `approved_deletes`: addresses. `results`: by step; for
     a step under way, the result if it is cut off. `stopping`: no new call starts. `outages`: the failures of
-    the store that were already reported.
+    the store that were already reported. `closed`: why a step may not start at a time; "" if it may.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Run:
     clock: Clock
     reporter: Reporter
     limits: Limits
+    closed: Callable[[Step, datetime], str] = lambda step, at: ""
     stopping: bool = False
     outages: set[str] = field(default_factory=set)
     results: dict[str, Result] = field(default_factory=dict)
@@ -59,6 +61,11 @@ class Run:
         if read in self.observed and read not in self._shown:
             self._shown[read] = Lookup(self.observed[read].objects)
         return self._shown.get(read)
+
+    def require_open(self, step: Step) -> None:
+        """Raises NotOpen where `step` may not start now."""
+        if why := self.closed(step, self.clock.now()):
+            raise NotOpen(why)
 
     def applied(self, step: Step) -> dict[str, Any]:
         """The fields that the record of `step` gets, with secrets as fingerprints."""

@@ -34,6 +34,10 @@ class CallNotSent(ReconcilerError):
     """A call that was not sent, because of the answers to other calls."""
 
 
+class NotOpen(CallNotSent):
+    """A call that was not sent, because of the hour. A later run sends it."""
+
+
 @dataclass(slots=True)
 class _Creates:
     """The creates of one service. `under_way`: calls without an answer yet.

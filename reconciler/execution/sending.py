@@ -31,7 +31,7 @@ from reconciler.execution.judging import (
 from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
-from reconciler.execution.send_gate import CallNotSent, RateLimited
+from reconciler.execution.send_gate import CallNotSent, NotOpen, RateLimited
 from reconciler.kinds.base import segment
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Refusal, Verdict
@@ -72,6 +72,8 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
             async with turn as over:
                 if run.stopping:
                     raise CallNotSent("interrupted before it was sent")
+                if not within:  # the turn may have come hours after the step was ready
+                    run.require_open(step)
                 if attempt == 1 and not within:
                     run.reporter.step_started(step)
                 intent, usable = _intend(run, step, path, listed[0])
@@ -81,7 +83,8 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
         except CallNotSent as not_sent:
             if attempt == 1:
                 raise
-            word: OutcomeWord = "pending" if isinstance(step.recovery, Repeat) else "failed"
+            again = isinstance(step.recovery, Repeat) or isinstance(not_sent, NotOpen)
+            word: OutcomeWord = "pending" if again else "failed"
             return run.result(step, word, f"{outcome.message}; {not_sent.message}"), None, frozenset()
         if outcome.kind is Verdict.YES:
             return run.result(step, "done"), outcome.reply, usable

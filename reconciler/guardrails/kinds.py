@@ -1,18 +1,26 @@
 """The kinds of guardrail files, as other manifests are: a spec, an example, and what types cannot check."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+from zoneinfo import ZoneInfo
 
+from pydantic import AfterValidator
 from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import Impact
+from reconciler.core.spans import checked_span, parse_span
 from reconciler.core.words import did_you_mean
+from reconciler.guardrails.cron import first_after
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
+
+IMPACTS = tuple(impact.value for impact in Impact)
 
 
 class GuardrailKind(ManifestKind):
@@ -130,7 +138,121 @@ def _explain(
     return error("guardrail-expression", mistake.message, place, label=label, help=help)
 
 
+class WindowSpec(Spec):
+    """When changes of these impacts may be sent. An impact that no window names may be sent at any time.
+
+    Of several windows for one impact, one has to be open.
+    """
+
+    impacts: list[Literal[IMPACTS]] = Describe(  # type: ignore[valid-type]
+        min_length=1, description="The impacts, as a plan shows them.", examples=[["restart", "downtime"]]
+    )
+    opens: str = Describe(
+        description="When it opens, in cron's five fields.", examples=["0 22 * * 1-5", "30 3 1 * *"]
+    )
+    lasts: Annotated[str, AfterValidator(checked_span)] = Describe(
+        alias="for", description="How long it stays open, in elapsed time.", examples=["6h"]
+    )
+    timezone: str = Describe(description="The zone of `opens`, by its IANA name.", examples=["Europe/Berlin"])
+
+    def opens_within(self, other: "WindowSpec") -> bool:
+        """Whether it is open only when `other` is."""
+        times = (self.opens.split(), self.timezone) == (other.opens.split(), other.timezone)
+        return times and parse_span(self.lasts) <= parse_span(other.lasts)
+
+    def covers(self, other: "WindowSpec") -> bool:
+        """Whether this one alone holds back all that `other` alone holds back."""
+        return {*self.impacts} >= {*other.impacts} and self.opens_within(other)
+
+
+class Window(GuardrailKind):
+    """When interruptions may happen."""
+
+    name = "Window"
+    Spec = WindowSpec
+    example: ClassVar = {
+        "impacts": ["restart", "downtime", "repoint", "data_loss"],
+        "opens": "0 22 * * 1-5",
+        "for": "6h",
+        "timezone": "Europe/Berlin",
+    }
+
+    def check(self, spec: WindowSpec, span: Locate) -> Iterator[Diagnostic]:
+        given, zone = spec.model_fields_set, ZoneInfo("UTC")
+        if "timezone" in given:
+            try:
+                zone = ZoneInfo(spec.timezone)
+            except (OSError, ValueError, LookupError):
+                message = f"there is no time zone `{spec.timezone}`"
+                yield error("not-allowed", message, span("spec", "timezone"), help=_ZONES)
+        try:
+            if "opens" in given and first_after(datetime.now(UTC), spec.opens, zone) is None:
+                yield error("not-allowed", "it never opens", span("spec", "opens"), help=_CRON)
+        except ValueError as wrong:
+            yield error("not-allowed", f"`{spec.opens}`: {wrong}", span("spec", "opens"), help=_CRON)
+        except EngineMissing as missing:
+            yield error("policy-engine-missing", missing.message, span("spec", "opens"), help=missing.help)
+
+
+_ZONES = "write an IANA name, such as Europe/Berlin or UTC"
+_CRON = 'such as "0 22 * * 1-5": at 22:00, Monday to Friday'
+
+
+def _checked_time(text: str) -> str:
+    """`text`, if it is a moment. Raises ValueError."""
+    try:
+        if datetime.fromisoformat(text).tzinfo is not None:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("expected a time with an offset, such as 2026-11-26T00:00Z or 2026-11-26T00:00+01:00")
+
+
+_Time = Annotated[str, AfterValidator(_checked_time)]
+
+
+class FreezeSpec(Spec):
+    """A time in which nothing is changed, whatever windows say."""
+
+    since: _Time = Describe(alias="from", description="Its begin.", examples=["2026-11-26T00:00Z"])
+    until: _Time = Describe(description="Its end: then, changes go out.", examples=["2026-11-30T12:00Z"])
+    exempt: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]
+        [], alias="except", description="Changes that do nothing else go on.", examples=[["snapshot"]]
+    )
+    reason: str = Describe(min_length=1, description="Why.", examples=["sale"])
+
+    @property
+    def begins(self) -> datetime:
+        return datetime.fromisoformat(self.since)
+
+    @property
+    def ends(self) -> datetime:
+        return datetime.fromisoformat(self.until)
+
+    def covers(self, other: "FreezeSpec") -> bool:
+        """Whether this one holds back all that `other` holds back."""
+        span = self.begins <= other.begins and self.ends >= other.ends
+        return span and {*self.exempt} <= {*other.exempt}
+
+
+class Freeze(GuardrailKind):
+    """A time without changes."""
+
+    name = "Freeze"
+    Spec = FreezeSpec
+    example: ClassVar = {
+        "from": "2026-11-26T00:00Z",
+        "until": "2026-11-30T12:00Z",
+        "except": ["snapshot"],
+        "reason": "sale",
+    }
+
+    def check(self, spec: FreezeSpec, span: Locate) -> Iterator[Diagnostic]:
+        if spec.model_fields_set >= {"since", "until"} and spec.ends <= spec.begins:
+            yield error("not-allowed", "it ends before it begins", span("spec", "until"))
+
+
 @cache
 def find_guardrails() -> Mapping[str, GuardrailKind]:
     """Every kind of guardrail by name."""
-    return {kind.name: kind for kind in (Guardrail(),)}
+    return {kind.name: kind for kind in (Freeze(), Guardrail(), Window())}

@@ -130,7 +130,12 @@ def _text(resource: Resource) -> bytes:
 
 def _more(resource: Resource) -> bytes:
     asked = meant(resource)
-    return to_json([(name, _in_order(asked[name])) for name in _MORE], fallback=asdict)
+    return to_json([(name, _in_order(asked[name])) for name in _MORE], fallback=_fields)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """The fields, without one that earlier versions do not have, where nobody wrote it."""
+    return {name: held for name, held in asdict(value).items() if (name, held) != ("restart_within", None)}
 
 
 @lru_cache(maxsize=1000)

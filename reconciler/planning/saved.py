@@ -20,7 +20,7 @@ from reconciler.kinds import find_kinds
 from reconciler.planning.digest import parse_plan, plan_json
 from reconciler.rehearsal.results import Rehearsal
 
-FORMAT = "reconciler-plan-8"
+FORMAT = "reconciler-plan-9"
 
 _MAKE = command("plan", "--out", "FILE")
 _ANEW = f"make a new one with `{_MAKE}`"

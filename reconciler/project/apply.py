@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from reconciler.approvals.creates import creates_to_approve, unapproved_creates, unmatched
 from reconciler.approvals.in_force import Terms, remember_ended
 from reconciler.approvals.judging import NOTHING, Given, Judged, judge, needed_by
+from reconciler.approvals.windows import Windows
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
@@ -125,7 +126,12 @@ class _Attempt(Struct, frozen=True):
         if judged.counting:
             approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
         plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
+        windows = Windows(self._terms(plan, state), judged.overridden & {*self.given.now})
+        plan = windows.annotated()
         terms = self._terms(plan, state)
+        if (left := windows.left(project.clock.now())) is not None:
+            self.tell(plan)
+            return Applied(plan, left, owed=plan.owed, budget=project.budget)
         if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
             approved = self.approve(plan)
             if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -205,6 +211,7 @@ class _Attempt(Struct, frozen=True):
         unapproved = [
             *(judged.problems if has_errors(judged.problems) else ()),
             *(uncovered if not judged.counting else ()),
+            *Windows(terms).refused(self.given.now, judged.overridden, self.project.clock.now()),
             *await unmatched(self.project, plan, known, self.approved_deletes, self.approved_creates),
         ]
         idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)

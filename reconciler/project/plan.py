@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
 from reconciler.approvals.in_force import Terms, rules_count, weakened_objectives
+from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
 from reconciler.core.steps import Ask, Plan, Read
 from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.planning.declared import Desired
+from reconciler.planning.drift import overdue
 from reconciler.planning.lookalikes import lookalike_warnings
 from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.project.gather import Found, PlanInputs, gather
@@ -54,6 +56,7 @@ async def make_plan(
         on_answer=on_answer,
     )
     plan = _plan(inputs)
+    plan = Windows(Terms(inputs.authority, inputs.declared, inputs.state, plan)).annotated()
     diagnostics = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
     return replace(plan, diagnostics=tuple(diagnostics))
 
@@ -144,6 +147,7 @@ VERDICTS: tuple[Verdict, ...] = (
     lambda plan, inputs: inputs.unsigned.values(),  # providers whose signing secret gives no value here
     lambda plan, inputs: plan.diagnostics,  # those of the planner
     _approvals,
+    lambda plan, inputs: overdue(plan.owed, plan.context.at),
     _unclaimed,
     lambda plan, inputs: inputs.older.note(),  # objects that are older than the state and unknown to it
 )

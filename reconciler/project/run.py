@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from reconciler.approvals.creates import use_up_answers
 from reconciler.approvals.in_force import Terms, remember_begun
 from reconciler.approvals.judging import NOTHING, Given, Judged, judge
+from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
@@ -87,6 +88,7 @@ async def run_plan(
         await remember_platform(project, lease, state)
         await remember_begun(project, Terms(project.authority, resources, state, plan), lease)
         await use_up_answers(project, plan, state, lease)
+        windows = Windows(Terms(project.authority, resources, state, plan), judged.overridden & {*given.now})
         run = project.new_id()
         recorder = Recorder(project.store, lease, run, project.clock, before.records, by=project.by)
         used = [approval.to_json() for approval in judged.counting]
@@ -107,6 +109,7 @@ async def run_plan(
                 clock=project.clock,
                 reporter=project.reporter,
                 limits=project.limits,
+                closed=windows.why_not,
             )
         )
         on_executor(executor)
@@ -131,7 +134,7 @@ async def run_plan(
         return Applied(
             plan,
             (*adopted, *results),
-            recorder.owed(),
+            windows.dated(recorder.owed(), project.clock.now()),
             interrupted=executor.stopping,
             notices=(*executor.notices(), *doubts, *await _questions(project, results)),
             run=run,

@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.approvals.windows import owed_in
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Address, Owed, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import one
 from reconciler.kinds import find_kinds
@@ -75,7 +76,7 @@ class Shown(Struct, frozen=True):
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
     secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
-    object that is not shown, and where they are from.
+    object that is not shown, and where they are from. `owed`: with its dates.
     """
 
     record: StateRecord
@@ -86,6 +87,7 @@ class Shown(Struct, frozen=True):
     details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict)
     known_from: str = ""
+    owed: Sequence[Owed] = ()
 
 
 async def look_at(
@@ -111,7 +113,10 @@ async def look_at(
     sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
     read = located(kind, address, record.id, project.capabilities, record=record)
     known = {field.name: record.applied[field.name] for field in kind.fields if field.name in record.applied}
-    unseen = Shown(record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record))
+    owed = owed_in(project, state, {address: record})
+    unseen = Shown(
+        record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record), owed=owed
+    )
     if read is None:
         return replace(unseen, unreadable=kind.unreadable)
     try:
@@ -130,4 +135,4 @@ async def look_at(
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]
-    return Shown(record, state.lineage, "", live.model_dump(), sets, details)
+    return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed)

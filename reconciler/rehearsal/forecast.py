@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from reconciler.approvals.in_force import Terms
 from reconciler.approvals.judging import needed_by
 from reconciler.approvals.rules import Needed
+from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
@@ -33,6 +34,7 @@ from reconciler.project.run import run_plan
 from reconciler.rehearsal.rehearse import original_of, rehearse
 from reconciler.rehearsal.results import Forecast, Item, Rehearsal, by_time
 from reconciler.rehearsal.trend import full_soon
+from reconciler.reports.grouping import touches
 from reconciler.services.machines.wire.volume import Snapshot
 
 if TYPE_CHECKING:
@@ -90,8 +92,9 @@ async def forecast(
         _on_twin, original, platform_now + (at - begin), after_apply, abandon_on_cancel=True
     )
     items += _ignores_over(desired.resources, then, begin, at)
+    terms = Terms(project.authority, desired.by_address, state, plan)
+    items += _windows(Windows(terms), plan, at)
     if not after_apply:  # whose approvals were used
-        terms = Terms(project.authority, desired.by_address, state, plan)
         items += _approval_over(needed_by(terms), begin, at)
     items += [item async for item in full_soon(project, desired.resources, records, seen, begin, at)]
     items += [
@@ -253,6 +256,18 @@ def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at
             what = f"`{ignore.field}` is compared again, {until}{then_done}"
             over = datetime.combine(ignore.until + timedelta(days=1), time(), UTC)
             yield Item(resource.address, what, over)
+
+
+def _windows(windows: Windows, plan: Plan, at: datetime) -> Iterator[Item]:
+    """What changes that wait, now or at `at`, find then."""
+    for change in plan.changes:
+        then = windows.waits(change, at) if touches(change) else None
+        if then is not None:
+            yield Item(change.address, then.said(at), at)
+        elif change.waits is not None:
+            yield Item(
+                change.address, f"does not wait for {change.waits.window} any more", change.waits.until
+            )
 
 
 def _approval_over(asked: Sequence[Needed], begin: datetime, at: datetime) -> Iterator[Item]:

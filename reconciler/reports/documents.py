@@ -34,7 +34,7 @@ from reconciler.reports.fragments import (
     says,
     values,
 )
-from reconciler.reports.grouping import count_actions
+from reconciler.reports.grouping import count_actions, count_waiting
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -175,11 +175,12 @@ class SummaryJson(Json, frozen=True):
     forget: Whole
     noop: Whole
     refused: Whole
+    waits: Annotated[Whole, says("How many changes wait for a window, or for the end of a freeze.")] = 0
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         counts = count_actions(plan)
-        return cls(*(counts[Action(name)] for name in cls.__struct_fields__))
+        return cls(**{action.value: counts[action] for action in Action}, waits=count_waiting(plan))
 
 
 class UnmanagedJson(Json, frozen=True):

@@ -84,7 +84,8 @@ def _findings(report: Report) -> Iterator[Finding]:
     if isinstance(report, PlanReport | DriftReport | ApplyReport):
         for owed in report.owed if isinstance(report, ApplyReport) else report.plan.owed:
             work = verdict.owed_words(owed.work, owed.certainty)
-            message = f"{owed.address}: {work}, because {owed.because}"
+            message = ", ".join(filter(None, (f"{owed.address}: {work}", verdict.owed_dates(owed))))
+            message += f", because {owed.because}"
             help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
             yield _about(report, owed.address, OWED, Severity.INFO, message, help)
     if isinstance(report, PlanReport) and report.rehearsal is not None:

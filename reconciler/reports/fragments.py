@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from reconciler.core.advice import Command
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.core.model import ADDRESS, Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.model import ADDRESS, Action, Address, Change, Effect, FieldChange, Impact, Owed, Waits
 from reconciler.core.steps import (
     PLATFORM,
     Call,
@@ -148,6 +148,19 @@ class FieldJson(Json, frozen=True):
         return FieldChange(self.path, self.before, self.after, self.effect)
 
 
+class WaitsJson(Json, frozen=True):
+    window: Annotated[str, says("The name of a Window or Freeze.")]
+    until: Annotated[Moment | None, says("When it may go out; null where nobody can tell.")]
+    timezone: Annotated[str, says("That of the window.")] = "UTC"
+
+    @classmethod
+    def of(cls, waits: Waits) -> Self:
+        return cls(**asdict(waits))
+
+    def value(self) -> Waits:
+        return Waits(**asdict(self))
+
+
 class ChangeJson(Json, frozen=True):
     address: AddressText
     action: Action
@@ -157,16 +170,20 @@ class ChangeJson(Json, frozen=True):
     id: str | None = None
     also: Annotated[tuple[Action, ...], says("What it does besides.")] = ()
     advice: tuple[CommandJson, ...] = ()
+    waits: Annotated[WaitsJson | None, says("Where it may not go out when the plan is made.")] = None
 
     @classmethod
     def of(cls, change: Change) -> Self:
         fields = tuple(map(FieldJson.of, change.fields))
         said = (change.impact, change.reason, change.id, change.also, CommandJson.all_of(change.advice))
-        return cls(str(change.address), change.action, fields, *said)
+        waits = WaitsJson.of(change.waits) if change.waits is not None else None
+        return cls(str(change.address), change.action, fields, *said, waits)
 
     def value(self) -> Change:
         address, fields = Address.parse(self.address), values(self.fields)
-        return Change(address, self.action, fields, self.impact, self.reason, self.id, also=self.also)
+        waits = self.waits.value() if self.waits is not None else None
+        said = (self.impact, self.reason, self.id)
+        return Change(address, self.action, fields, *said, also=self.also, waits=waits)
 
 
 class _AtLeast(Json, frozen=True):
@@ -242,15 +259,18 @@ class OwedJson(Json, frozen=True):
     because: str
     certainty: Literal["owed", "unknown"]
     advice: tuple[CommandJson, ...] = ()
+    earliest: Annotated[Moment | None, says("When it may be done, where windows or freezes say.")] = None
+    forced: Annotated[Moment | None, says("Until when it has to be done: `restart_within`.")] = None
 
     @classmethod
     def of(cls, owed: Owed) -> Self:
         advice = CommandJson.all_of(owed.advice)
-        return cls(str(owed.address), owed.work, owed.because, owed.certainty, advice)
+        said = (owed.work, owed.because, owed.certainty, advice)
+        return cls(str(owed.address), *said, owed.earliest, owed.forced)
 
     def value(self) -> Owed:
         address, advice = Address.parse(self.address), values(self.advice)
-        return Owed(address, self.work, self.because, self.certainty, advice)
+        return Owed(address, self.work, self.because, self.certainty, advice, self.earliest, self.forced)
 
 
 class MoveJson(Json, frozen=True, rename={"source": "from", "target": "to"}):

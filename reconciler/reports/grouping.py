@@ -82,6 +82,11 @@ def count_actions(plan: Plan) -> Counter[Action]:
     return counts
 
 
+def count_waiting(plan: Plan) -> int:
+    """Count the changes that wait for a window, or for the end of a freeze."""
+    return sum(change.waits is not None for change in plan.changes)
+
+
 def _by_app(changes: Iterable[Change], first: Sequence[Change]) -> dict[str, list[Change]]:
     """Group the changes that are not in `first`, by the name of the app."""
     shown = set(map(id, first))

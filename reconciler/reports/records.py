@@ -9,11 +9,12 @@ from msgspec.structs import asdict
 
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Address, StateRecord, owed_work
+from reconciler.core.model import Address, Owed, StateRecord, owed_work
 from reconciler.core.words import counted
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
+from reconciler.reports.verdict import owed_dates
 from reconciler.state.chain import state_head
 from reconciler.state.contents import StateDump
 from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
@@ -21,8 +22,8 @@ from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
 
-def record_document(record: StateRecord) -> dict[str, Any]:
-    """All that is recorded of one object, as JSON."""
+def record_document(record: StateRecord, owed: Sequence[Owed] | None = None) -> dict[str, Any]:
+    """All that is recorded of one object, as JSON. `owed`: with all its dates; None: with those recorded."""
     return {
         "address": str(record.address),
         "id": record.id,
@@ -33,8 +34,9 @@ def record_document(record: StateRecord) -> dict[str, Any]:
         "source": record.source,
         "inferred": record.inferred,
         "owed": [
-            {"work": owed.work, "because": owed.because, "certainty": owed.certainty}
-            for owed in owed_work({record.address: record})
+            {"work": work.work, "because": work.because, "certainty": work.certainty}
+            | {name: at.isoformat() for name in ("earliest", "forced") if (at := getattr(work, name))}
+            for work in (owed_work({record.address: record}) if owed is None else owed)
         ],
         "serial": record.serial,
     }
@@ -177,11 +179,13 @@ def object_page(
     details: Mapping[str, Sequence[Any]],
     known: Mapping[str, Any],
     known_from: str,
+    owed: Sequence[Owed],
 ) -> Page:
     """One resource as the platform and the record have it.
 
     `live`: its fields on the platform; None where it is not there, or not readable, which `unreadable` then
     explains. `known`: fields from the record instead, as of `known_from`. `sets`: the secrets that it sets.
+    `owed`: with its dates.
     """
     lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:
@@ -194,10 +198,9 @@ def object_page(
     lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
     for name, items in details.items():
         lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
-    lines += [
-        f"owed: {owed.work} ({owed.certainty}), because {owed.because}"
-        for owed in owed_work({record.address: record})
-    ]
-    found: dict[str, Any] = {"record": record_document(record), "live": live}
+    for work in owed:
+        lines.append(f"owed: {work.work} ({work.certainty}), because {work.because}")
+        lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
+    found: dict[str, Any] = {"record": record_document(record, owed), "live": live}
     found |= {"sets": list(sets)} if sets else {}
     return Page(document=found | dict(details), text=page_text(lines))

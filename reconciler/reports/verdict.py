@@ -15,11 +15,11 @@ from reconciler.core.diagnostics import (
     Severity,
     has_errors,
 )
-from reconciler.core.model import TO_APPROVE, Action, Change, Impact
+from reconciler.core.model import TO_APPROVE, Action, Change, Impact, Owed
 from reconciler.core.steps import Plan
 from reconciler.core.words import counted, in_words
 from reconciler.reports.diagnostics import NOUNS
-from reconciler.reports.grouping import count_actions, touches
+from reconciler.reports.grouping import count_actions, count_waiting, touches
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from reconciler.reports.style import Part, Tone
 
@@ -90,7 +90,8 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
     retained = f"{retained_before} retained as before" if retained_before else ""
     outside = f"{plan.outside} not looked at" if plan.outside else ""
     unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
-    rest = ", ".join(part for part in (unchanged, retained, outside) if part)
+    waiting = f"{number} of them waiting" if (number := count_waiting(plan)) else ""
+    rest = ", ".join(part for part in (waiting, unchanged, retained, outside) if part)
     if actions:
         yield "Plan:", None
         for action in actions:
@@ -257,6 +258,13 @@ def spoken(word: StrEnum) -> str:
 def owed_words(work: str, certainty: str) -> str:
     """`restart`, or `restart (unknown whether needed)`."""
     return work if certainty == "owed" else f"{work} ({certainty} whether needed)"
+
+
+def owed_dates(owed: Owed) -> str:
+    """From when the work may be done, and until when it has to be; "" where nothing says."""
+    earliest = f"earliest {moment(owed.earliest)}" if owed.earliest is not None else ""
+    forced = f"at the latest {moment(owed.forced)}" if owed.forced is not None else ""
+    return ", ".join(filter(None, (earliest, forced)))
 
 
 def moment(at: datetime | None) -> str:

@@ -37,6 +37,7 @@ def encode_record(record: StateRecord) -> str:
                 "snapshot_before": record.lifecycle.snapshot_before,
                 "timeout_s": record.lifecycle.timeout_s,
                 "restart": record.lifecycle.restart,
+                **({"restart_within": within} if (within := record.lifecycle.restart_within) else {}),
             },
             "created_at": record.created_at.isoformat(),
             "source": record.source,
@@ -108,6 +109,7 @@ def _lifecycle(text: bytes) -> Lifecycle:
         tuple(found["snapshot_before"]),
         found["timeout_s"],
         found.get("restart", "ask"),  # records of earlier versions hold none
+        found.get("restart_within"),
     )
 
 

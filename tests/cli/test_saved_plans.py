@@ -180,8 +180,8 @@ def test_an_older_format_is_refused_before_the_state_is_opened(
     project.write(volume(app))
     project.run("plan", "--out", "saved.plan")
     saved = project.root / "saved.plan"
-    saved.write_text(saved.read_text().replace("reconciler-plan-8", "reconciler-plan-7"))
+    saved.write_text(saved.read_text().replace("reconciler-plan-9", "reconciler-plan-8"))
     shutil.rmtree(project.root / ".reconcile")
     (project.root / ".reconcile").write_text("not a state")
     refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
-    assert "it has the format reconciler-plan-7" in refused.err
+    assert "it has the format reconciler-plan-8" in refused.err

@@ -78,8 +78,8 @@ def steps_that_wait(*after: Sequence[str]) -> bytes:
 
 
 HOSTILE: dict[str, Callable[[], bytes]] = {
-    "deep": lambda: b'{"format": "reconciler-plan-8", "plan": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "60 MB": lambda: b'{"format": "reconciler-plan-8", "plan": "' + b"x" * 60_000_000 + b'"}',
+    "deep": lambda: b'{"format": "reconciler-plan-9", "plan": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "60 MB": lambda: b'{"format": "reconciler-plan-9", "plan": "' + b"x" * 60_000_000 + b'"}',
     "NUL": lambda: written(RICH[0]).replace(b"orders", b"\0"),
     "UTF-16": lambda: written(RICH[0]).decode().encode("utf-16"),
     "waits for a step that is not there": lambda: steps_that_wait(["gone"]),

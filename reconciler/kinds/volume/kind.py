@@ -74,7 +74,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     Spec = VolumeSpec
     in_app = True
     adoptable = True
-    lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
+    lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "restart_within", "ignore")
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
     at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
     watched = (

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from pydantic_core import PydanticKnownError
 
 from reconciler.core.model import Deletion, Ignore, Lifecycle
+from reconciler.core.spans import checked_span
 from reconciler.core.wire import ID
 from reconciler.kinds.manifest import ManifestKind, Spec
 
@@ -114,6 +115,11 @@ class LifecycleBlock(_Block):
     restart: Literal["ask", "auto"] = Field(
         "ask",
         description="auto: restart the machine when an extend requires it (capability machine.restart).",
+    )
+    restart_within: Annotated[str, AfterValidator(checked_span)] | None = Field(
+        None,
+        description="A restart that has been owed for longer is reported as overdue.",
+        examples=["14d"],
     )
     ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
 

@@ -165,7 +165,8 @@ def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Add
     rows = []
     for change in changes:
         fields = "<br>".join(_field(field, shows_effect=not is_drift) for field in change.fields)
-        cells = [_resource(report, change), fields, code(change.reason)]
+        waits = change.waits.said(report.about.at) if change.waits is not None and report.about else ""
+        cells = [_resource(report, change), fields, _lines([waits, change.reason])]
         if not is_drift:
             impact = verdict.spoken(change.impact) if change.action is not Action.REFUSED else ""
             cells[1:1] = [" and ".join(map(verdict.word, change.actions)), impact]
@@ -213,7 +214,8 @@ def _owed(owed: Sequence[Owed]) -> str:
     rows = []
     for item in owed:
         done = "<br>".join(code(str(command)) for command in item.advice)
-        rows.append((code(str(item.address)), code(item.work), item.certainty, code(item.because), done))
+        because = _lines([item.because, verdict.owed_dates(item)])
+        rows.append((code(str(item.address)), code(item.work), item.certainty, because, done))
     return _table(("owed by", "work", "certainty", "because", "once done"), rows)
 
 

@@ -67,8 +67,10 @@ def render_plan(plan: Plan, style: Style = PLAIN, *, unchanged: Iterable[Address
     groups: Group = {}
     for change in plan.changes:
         if unchanged is not None or change.address not in before:
-            lines = _change_lines(style, change, calls.get(str(change.address), []), plan.providers)
-            _group_of(groups, change.address).extend(lines)
+            of_change = _group_of(groups, change.address)
+            of_change += _change_lines(style, change, calls.get(str(change.address), []), plan.providers)
+            if change.waits is not None:
+                of_change.append(style.line(6, (change.waits.said(plan.context.at), Tone.PAUSE)))
     for address in unchanged or ():
         _group_of(groups, address).append(style.line(4, f"{address}: unchanged"))
     return _framed(style, tuple(_summary(plan, len(before))), groups, plan.owed)
@@ -221,6 +223,7 @@ def _owed_lines(style: Style, owed: Sequence[Owed]) -> list[str]:
         lines.append(
             style.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}")
         )
+        lines += [style.line(6, dates)] if (dates := verdict.owed_dates(item)) else []
         lines += [f"      once done: {visible(str(done))}" for done in item.advice]
     return [*lines, ""]
 

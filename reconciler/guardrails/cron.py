@@ -1,0 +1,30 @@
+"""The times of a cron expression: the only module that knows cronsim."""
+
+from datetime import UTC, datetime, tzinfo
+
+from reconciler.guardrails import EXTRA
+from reconciler.guardrails.engine import EngineMissing
+
+
+def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
+    """The first time of `opens` in `zone` that is later than `at`, in UTC; None: there is none in 50 years.
+
+    A time that the change to summer time skips is the first minute after it. A time that comes twice in the
+    change back counts once, the first time. Raises ValueError for a wrong expression, and EngineMissing.
+    """
+    try:
+        from cronsim import CronSim, CronSimError
+    except ImportError:
+        raise EngineMissing(
+            "windows need cronsim, which is not installed here",
+            help=f"install the extra: pip install '{EXTRA}'",
+        ) from None
+    if len(opens.split()) != 5:
+        raise ValueError("expected five fields: minute, hour, day of month, month, day of week")
+    try:
+        for found in CronSim(opens, at.astimezone(zone)):
+            if (time := found.astimezone(UTC)) > at:  # in the hour that comes twice, it begins with the first
+                return time
+    except CronSimError as wrong:
+        raise ValueError(f"not a cron expression: {str(wrong).lower()}") from None
+    return None
