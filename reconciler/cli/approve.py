@@ -71,7 +71,7 @@ def command(
     known = {word for item in plan.diagnostics for each in item.advice for word in each.words}
     known.update(str(change.address) for change in plan.changes)
     if unknown := [name for name in overrides if name not in known]:
-        raise click.UsageError(f"--override: this plan asks for no `{unknown[0]}`, and does not change it")
+        raise click.UsageError(f"--override: this plan does not ask to override a guardrail `{unknown[0]}`")
     if chosen.env:
         refuse_other_environment(chosen.env, plan)
     config = settings_here(plan.context.environment, sandbox=chosen.sandbox)

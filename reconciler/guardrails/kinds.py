@@ -13,8 +13,8 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Impact
 from reconciler.core.spans import checked_span, parse_span
 from reconciler.core.words import did_you_mean
-from reconciler.guardrails.cron import first_after
 from reconciler.guardrails import LEVELS
+from reconciler.guardrails.cron import first_after
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds

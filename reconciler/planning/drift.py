@@ -148,8 +148,8 @@ def overdue(owed: Iterable[Owed], at: datetime) -> Iterator[Diagnostic]:
             done = "`, `".join(map(str, work.advice))
             yield warning(
                 OWED_OVERDUE,
-                f"`{work.address}`: its {work.work} had to be done by {work.forced:%Y-%m-%d %H:%M} UTC "
-                f"(`restart_within`), because {work.because}",
+                f"`{work.address}`: the owed {work.work} should have been done by "
+                f"{work.forced:%Y-%m-%d %H:%M} UTC, because {work.because}",
                 help=f"do it, and then run `{done}`; or write `restart: auto`, and apply does it",
                 advice=work.advice,
                 about=(work.address,),

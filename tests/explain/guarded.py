@@ -7,14 +7,17 @@ from pathlib import Path
 import anyio
 import pytest
 
+from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Said
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import Refused
 from reconciler.guardrails import EXTRA, engine
 from reconciler.guardrails.files import read_limits
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
+from reconciler.project.apply import apply
 from reconciler.project.plan import make_plan
-from tests.execution.stage import Stage, volume
+from tests.execution.stage import Stage, loaded, volume
 from tests.explain.projects import Act
 from tests.kinds.case import MANIFEST
 
@@ -67,6 +70,28 @@ def plan_of(name: str, size_gb: int) -> Act:
     return act
 
 
+def now_in_the_morning(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+    """What an apply says that wants a held volume to grow at once, and that nobody signed."""
+    limits, _ = _read(guardrail, folder)
+
+    async def work() -> Sequence[Diagnostic]:
+        stage = Stage(folder)
+        try:
+            await stage.apply(volume())
+            stage.hold()
+            await stage.time.sleep(9 * 3600)
+            project = replace(stage.project(), authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+            resources = loaded(stage, volume(spec="region: ams, size_gb: 20"))
+            given = Given(now=("Volume/shop/data",))
+            with pytest.raises(Refused) as refused:
+                await apply(project, Desired(resources), approve=lambda plan: True, given=given)
+            return refused.value.diagnostics
+        finally:
+            await stage.close()
+
+    return anyio.run(work)
+
+
 def among_manifests(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     """What is said of the page's file where manifests are."""
     (folder / MANIFEST).write_text(guardrail, encoding="utf-8")
@@ -80,4 +105,5 @@ ACTS: dict[str, Act] = {
     "guardrail-undecided": plan_of("data", 30),
     "policy-engine-missing": without_engine,
     "refused-by-guardrail": plan_of("data", 30),
+    "window-closed": now_in_the_morning,
 }

@@ -9,8 +9,8 @@ import pytest
 from reconciler.core.model import Action, Impact, Waits
 from reconciler.guardrails.calendar import Calendar, waits
 from reconciler.guardrails.limit import Limit
-from tests.guardrails.times import freeze, window
 from tests.guardrails.naive import MINUTE, Naive, year
+from tests.guardrails.times import freeze, window
 
 NIGHTS = window("nights", "0 22 * * 1-5", "6h", "Europe/Berlin", "restart", "downtime")
 SALE = freeze("sale", "2026-11-26T00:00Z", "2026-11-30T22:30+01:00", "snapshot")

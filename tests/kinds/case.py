@@ -261,7 +261,7 @@ def _record(address: Address, given: Mapping[str, Any], key: bytes) -> StateReco
             "restart",
             owed["because"],
             owed.get("certainty", "owed"),
-            datetime.fromisoformat(NOW),
+            datetime.fromisoformat(owed.get("since", NOW)),
             owed.get("machine", ""),
         )
         for owed in given.get("obligations", ())
@@ -287,6 +287,7 @@ def _lifecycle(given: Mapping[str, Any]) -> Lifecycle:
         tuple(given.get("snapshot_before", default.snapshot_before)),
         given.get("timeout_s", default.timeout_s),
         given.get("restart", default.restart),
+        given.get("restart_within"),
     )
 
 
