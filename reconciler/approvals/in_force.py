@@ -104,8 +104,8 @@ class Terms(Struct, frozen=True):
         before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
         loosened: list[Rule | Limit] = []
         for rule in before.rules:
-            stands = any(other.covers(rule) for other in (*now.rules, *loosened))
-            if not stands or _is_widened(rule, before, now):
+            known = any(other.covers(rule) for other in loosened)
+            if not known and not _stands(rule, before, now):
                 loosened.append(rule)
         said = Said.of(Said(tuple(loosened), before.signers), now)
         if self.authority.outside is not None:
@@ -213,17 +213,16 @@ async def _remember(
     await remember(project.store, project.actor(), APPROVALS, new, held, known=state)
 
 
-def _is_widened(rule: Rule | Limit, before: Said, now: Said) -> bool:
-    """Whether `rule` is a window, and `now` has another one for its impacts that is open at new times."""
+def _stands(rule: Rule | Limit, before: Said, now: Said) -> bool:
+    """Whether `now` asks for as much. Of windows, whether it opens none at new times for the same impact."""
     if not isinstance(rule, Limit) or rule.kind != "Window":
-        return False
+        return any(other.covers(rule) for other in now.rules)
     old, new = ([limit.spec for limit in said.limits if limit.kind == "Window"] for said in (before, now))
-    return any(
-        impact in window.impacts
-        and not any(impact in known.impacts and window.opens_within(known) for known in old)
-        for window in new
-        for impact in rule.spec.impacts
-    )
+    for impact in rule.spec.impacts:
+        here = [window for window in new if impact in window.impacts]
+        if not here or not all(any(window.opens_within(was, impact) for was in old) for window in here):
+            return False
+    return True
 
 
 def _content(rules: Content, ages: Content) -> Content:

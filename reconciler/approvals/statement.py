@@ -45,7 +45,7 @@ MOST_REASON = 500  # characters
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----\n", b"-----END SSH SIGNATURE-----\n"
 _WIDTH = 70  # of the lines that ssh-keygen writes
-_NAME = re.compile(ManifestKind.name_pattern)
+_WORD = re.compile(rf"(?:{ManifestKind.name_pattern})|(?:{ADDRESS.pattern})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # No pattern, no list and no option of `ssh-keygen`, and fit to be part of a file's name.
 PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")
@@ -155,14 +155,9 @@ def _wrong(statement: Statement) -> Sequence[str]:
         "reason": is_reason(statement.reason),
         "id": bool(re.fullmatch(r"[0-9a-f]{32}", statement.id)),
         "expires": statement.at < statement.expires,
-        "overrides": statement.overrides == " ".join(sorted(filter(_is_overridable, statement.overridden))),
+        "overrides": statement.overrides == " ".join(sorted(filter(_WORD.fullmatch, statement.overridden))),
     }
     return [name for name, fit in fits.items() if not fit]
-
-
-def _is_overridable(word: str) -> bool:
-    """Whether it names a guardrail, or an address."""
-    return bool(_NAME.fullmatch(word) or ADDRESS.fullmatch(word))
 
 
 def is_reason(text: str) -> bool:

@@ -15,12 +15,7 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
-from reconciler.core.diagnostics import (
-    GUARDRAIL_UNDECIDED,
-    OWED_OVERDUE,
-    REFUSED_BY_GUARDRAIL,
-    has_errors,
-)
+from reconciler.core.diagnostics import FOUND_BY_DRIFT, has_errors
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.drift.accept import accept as accept_drift
@@ -126,8 +121,7 @@ def _report(
     )
     emit(report, paged=True)
     failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
-    codes = {problem.code for problem in plan.diagnostics}
-    found = not codes.isdisjoint((REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE))
+    found = any(problem.code in FOUND_BY_DRIFT for problem in plan.diagnostics)
     return first_of(failed, CHANGES if plan.changes or found else DONE)
 
 

@@ -43,16 +43,8 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
         return shown, project.context(origin_here(chosen.config), shown.lineage)
 
     shown, context = chosen.use_project(work, policies=policies)
-    page = object_page(
-        shown.record,
-        shown.live,
-        shown.unreadable,
-        shown.sets,
-        shown.details,
-        shown.known,
-        shown.known_from,
-        shown.owed,
-    )
+    more = shown.details, shown.known, shown.known_from, shown.owed
+    page = object_page(shown.record, shown.live, shown.unreadable, shown.sets, *more)
     emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE
 

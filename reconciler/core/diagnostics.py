@@ -17,7 +17,8 @@ IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: 
 APPROVAL_NEEDED = (
     "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused
 )
-OWED_OVERDUE = "owed-overdue"  # of work that had to be done by now: exit 2 of drift
+OWED_OVERDUE = "owed-overdue"  # of work that should have been done by now
+FOUND_BY_DRIFT = frozenset({REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE})  # its exit is 2
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 

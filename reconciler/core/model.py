@@ -7,16 +7,16 @@ resource needs; the calls that carry it out are `steps.Step`.
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.advice import Command, command
-from reconciler.core.diagnostics import Span
+from reconciler.core.diagnostics import OWED_OVERDUE, Diagnostic, Span, warning
 from reconciler.core.saved import Saved
 from reconciler.core.spans import parse_span
 from reconciler.core.words import soon
@@ -329,7 +329,7 @@ class Waits(Saved, frozen=True):
     """
 
     window: str
-    until: datetime | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
     timezone: str = "UTC"
 
     def said(self, now: datetime) -> str:
@@ -414,6 +414,21 @@ def owed_work(records: Mapping[Address, StateRecord]) -> tuple[Owed, ...]:
         for record in records.values()
         for owed in record.obligations
     )
+
+
+def overdue(owed: Iterable[Owed], at: datetime) -> Iterator[Diagnostic]:
+    """A warning for each work that should have been done before `at`."""
+    for work in owed:
+        if work.forced is not None and work.forced <= at:
+            by = f"{work.forced:%Y-%m-%d %H:%M} UTC, because {work.because}"
+            done = "`, `".join(map(str, work.advice))
+            yield warning(
+                OWED_OVERDUE,
+                f"`{work.address}`: the owed {work.work} should have been done by {by}",
+                help=f"do it, and then run `{done}`; or write `restart: auto`, and apply does it",
+                advice=work.advice,
+                about=(work.address,),
+            )
 
 
 def _done(address: Address) -> Command:

@@ -19,6 +19,7 @@ from reconciler.core.model import (
     Observation,
     Resource,
     StateRecord,
+    overdue,
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
@@ -32,7 +33,7 @@ from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
 from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.declared import Desired, in_force
-from reconciler.planning.drift import change_of, drift_of, overdue, unmanaged_change, warnings_of
+from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
@@ -246,9 +247,9 @@ class _Comparison:
         if rules_count(project.authority, state):
             from reconciler.approvals.judging import of_resources  # few projects have rules
 
-            refused = of_resources(Terms(project.authority, self.wanted, state, plan))
-            plan = replace(plan, diagnostics=(*plan.diagnostics, *refused))
-            plan = Windows(Terms(project.authority, self.declared, state, plan)).dated_plan()
+            terms = Terms(project.authority, self.wanted, state, plan)
+            refused = of_resources(terms)
+            plan = replace(Windows(terms).annotated(), diagnostics=(*plan.diagnostics, *refused))
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))

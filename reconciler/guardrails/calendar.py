@@ -74,12 +74,12 @@ def waits(
 
     if not (first := held(at)):
         return None
-    until, holds = at, first
+    holds = first
     for _ in range(_MOST):
-        if any(each.end is None for each in holds):
+        ends = [each.end for each in holds if each.end is not None]
+        if len(ends) < len(holds):
             break
-        until = max(each.end for each in holds if each.end is not None)
-        if not (holds := held(until)):
+        if not (holds := held(until := max(ends))):
             return Waits(first[0].by.name, until.astimezone(UTC), first[-1].zone)
     return Waits(first[0].by.name)
 

@@ -1,6 +1,7 @@
 """The times of a cron expression: the only module that knows cronsim."""
 
 from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
 
 from reconciler.guardrails import EXTRA
 from reconciler.guardrails.engine import EngineMissing
@@ -15,12 +16,8 @@ def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
-        raise EngineMissing(
-            "windows need cronsim, which is not installed here",
-            help=f"install the extra: pip install '{EXTRA}'",
-        ) from None
-    if len(opens.split()) != 5:
-        raise ValueError("expected five fields: minute, hour, day of month, month, day of week")
+        help = f"install the extra: pip install '{EXTRA}'"
+        raise EngineMissing("windows need cronsim, which is not installed here", help=help) from None
     try:
         for found in CronSim(opens, at.astimezone(zone)):
             if (time := found.astimezone(UTC)) > at:  # in the hour that comes twice, it begins with the first
@@ -28,3 +25,21 @@ def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
     except CronSimError as wrong:
         raise ValueError(f"not a cron expression: {str(wrong).lower()}") from None
     return None
+
+
+def checked_cron(opens: str) -> str:
+    """`opens`, if it is an expression that comes true. Raises ValueError, and EngineMissing."""
+    if len(opens.split()) != 5:
+        raise ValueError("expected five fields: minute, hour, day of month, month, day of week")
+    if first_after(datetime(2000, 1, 1, tzinfo=UTC), opens, UTC) is None:
+        raise ValueError("it never opens")
+    return opens
+
+
+def checked_zone(name: str) -> str:
+    """`name`, if it is of a time zone. Raises ValueError."""
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        raise ValueError("expected an IANA name of a time zone, such as Europe/Berlin or UTC") from None
+    return name

@@ -1,10 +1,9 @@
 """The kinds of guardrail files, as other manifests are: a spec, an example, and what types cannot check."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Annotated, ClassVar, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator
 from pydantic import Field as Describe
@@ -14,7 +13,7 @@ from reconciler.core.model import Impact
 from reconciler.core.spans import checked_span, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
-from reconciler.guardrails.cron import first_after
+from reconciler.guardrails.cron import checked_cron, checked_zone
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
@@ -147,18 +146,20 @@ class WindowSpec(Spec):
     impacts: list[Literal[IMPACTS]] = Describe(  # type: ignore[valid-type]
         min_length=1, description="The impacts, as a plan shows them.", examples=[["restart", "downtime"]]
     )
-    opens: str = Describe(
+    opens: Annotated[str, AfterValidator(checked_cron)] = Describe(
         description="When it opens, in cron's five fields.", examples=["0 22 * * 1-5", "30 3 1 * *"]
     )
     lasts: Annotated[str, AfterValidator(checked_span)] = Describe(
         alias="for", description="How long it stays open, in elapsed time.", examples=["6h"]
     )
-    timezone: str = Describe(description="The zone of `opens`, by its IANA name.", examples=["Europe/Berlin"])
+    timezone: Annotated[str, AfterValidator(checked_zone)] = Describe(
+        description="The zone of `opens`, by its IANA name.", examples=["Europe/Berlin"]
+    )
 
-    def opens_within(self, other: "WindowSpec") -> bool:
-        """Whether it is open only when `other` is."""
+    def opens_within(self, other: "WindowSpec", *impacts: str) -> bool:
+        """Whether it is open only when `other` is, which is for these impacts."""
         times = (self.opens.split(), self.timezone) == (other.opens.split(), other.timezone)
-        return times and parse_span(self.lasts) <= parse_span(other.lasts)
+        return times and parse_span(self.lasts) <= parse_span(other.lasts) and {*impacts} <= {*other.impacts}
 
     def covers(self, other: "WindowSpec") -> bool:
         """Whether this one alone holds back all that `other` alone holds back."""
@@ -176,26 +177,6 @@ class Window(GuardrailKind):
         "for": "6h",
         "timezone": "Europe/Berlin",
     }
-
-    def check(self, spec: WindowSpec, span: Locate) -> Iterator[Diagnostic]:
-        given, zone = spec.model_fields_set, ZoneInfo("UTC")
-        if "timezone" in given:
-            try:
-                zone = ZoneInfo(spec.timezone)
-            except (OSError, ValueError, LookupError):
-                message = f"there is no time zone `{spec.timezone}`"
-                yield error("not-allowed", message, span("spec", "timezone"), help=_ZONES)
-        try:
-            if "opens" in given and first_after(datetime.now(UTC), spec.opens, zone) is None:
-                yield error("not-allowed", "it never opens", span("spec", "opens"), help=_CRON)
-        except ValueError as wrong:
-            yield error("not-allowed", f"`{spec.opens}`: {wrong}", span("spec", "opens"), help=_CRON)
-        except EngineMissing as missing:
-            yield error("policy-engine-missing", missing.message, span("spec", "opens"), help=missing.help)
-
-
-_ZONES = "write an IANA name, such as Europe/Berlin or UTC"
-_CRON = 'such as "0 22 * * 1-5": at 22:00, Monday to Friday'
 
 
 def _checked_time(text: str) -> str:

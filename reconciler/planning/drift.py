@@ -1,21 +1,11 @@
 """Compares records with live objects: differences on the platform that we did not make."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.advice import Command, command
-from reconciler.core.diagnostics import OWED_OVERDUE, Diagnostic, warning
-from reconciler.core.model import (
-    Action,
-    Change,
-    Effect,
-    FieldChange,
-    Owed,
-    Resource,
-    StateRecord,
-    weightiest_first,
-)
+from reconciler.core.diagnostics import Diagnostic, warning
+from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import REPLACED, Kind, value_at
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
@@ -138,21 +128,6 @@ def warnings_of(
                 help=f"look at it on the platform{ends}",
                 advice=(accept,) if watch.is_recorded else (),
                 about=(record.address,),
-            )
-
-
-def overdue(owed: Iterable[Owed], at: datetime) -> Iterator[Diagnostic]:
-    """A warning for each work that had to be done before `at`."""
-    for work in owed:
-        if work.forced is not None and work.forced <= at:
-            done = "`, `".join(map(str, work.advice))
-            yield warning(
-                OWED_OVERDUE,
-                f"`{work.address}`: the owed {work.work} should have been done by "
-                f"{work.forced:%Y-%m-%d %H:%M} UTC, because {work.because}",
-                help=f"do it, and then run `{done}`; or write `restart: auto`, and apply does it",
-                advice=work.advice,
-                about=(work.address,),
             )
 
 

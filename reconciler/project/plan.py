@@ -13,12 +13,11 @@ from reconciler.approvals.creates import creates_to_approve, with_reasons
 from reconciler.approvals.in_force import Terms, rules_count, weakened_objectives
 from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Action, Address, Observation
+from reconciler.core.model import Action, Address, Observation, overdue
 from reconciler.core.steps import Ask, Plan, Read
 from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.planning.declared import Desired
-from reconciler.planning.drift import overdue
 from reconciler.planning.lookalikes import lookalike_warnings
 from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.project.gather import Found, PlanInputs, gather

@@ -261,13 +261,10 @@ def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at
 def _windows(windows: Windows, plan: Plan, at: datetime) -> Iterator[Item]:
     """What changes that wait, now or at `at`, find then."""
     for change in plan.changes:
-        then = windows.waits(change, at) if touches(change) else None
-        if then is not None:
+        if touches(change) and (then := windows.waits(change, at)) is not None:
             yield Item(change.address, then.said(at), at)
-        elif change.waits is not None:
-            yield Item(
-                change.address, f"does not wait for {change.waits.window} any more", change.waits.until
-            )
+        elif (now := change.waits) is not None:
+            yield Item(change.address, f"does not wait for {now.window} any more", now.until)
 
 
 def _approval_over(asked: Sequence[Needed], begin: datetime, at: datetime) -> Iterator[Item]:

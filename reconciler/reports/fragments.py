@@ -148,19 +148,6 @@ class FieldJson(Json, frozen=True):
         return FieldChange(self.path, self.before, self.after, self.effect)
 
 
-class WaitsJson(Json, frozen=True):
-    window: Annotated[str, says("The name of a Window or Freeze.")]
-    until: Annotated[Moment | None, says("When it may go out; null where nobody can tell.")]
-    timezone: Annotated[str, says("That of the window.")] = "UTC"
-
-    @classmethod
-    def of(cls, waits: Waits) -> Self:
-        return cls(**asdict(waits))
-
-    def value(self) -> Waits:
-        return Waits(**asdict(self))
-
-
 class ChangeJson(Json, frozen=True):
     address: AddressText
     action: Action
@@ -170,20 +157,18 @@ class ChangeJson(Json, frozen=True):
     id: str | None = None
     also: Annotated[tuple[Action, ...], says("What it does besides.")] = ()
     advice: tuple[CommandJson, ...] = ()
-    waits: Annotated[WaitsJson | None, says("Where it may not go out when the plan is made.")] = None
+    waits: Annotated[Waits | None, says("Where it may not go out when the plan is made.")] = None
 
     @classmethod
     def of(cls, change: Change) -> Self:
         fields = tuple(map(FieldJson.of, change.fields))
         said = (change.impact, change.reason, change.id, change.also, CommandJson.all_of(change.advice))
-        waits = WaitsJson.of(change.waits) if change.waits is not None else None
-        return cls(str(change.address), change.action, fields, *said, waits)
+        return cls(str(change.address), change.action, fields, *said, change.waits)
 
     def value(self) -> Change:
         address, fields = Address.parse(self.address), values(self.fields)
-        waits = self.waits.value() if self.waits is not None else None
-        said = (self.impact, self.reason, self.id)
-        return Change(address, self.action, fields, *said, also=self.also, waits=waits)
+        said = (self.impact, self.reason, self.id, (), self.also, self.waits)
+        return Change(address, self.action, fields, *said)
 
 
 class _AtLeast(Json, frozen=True):

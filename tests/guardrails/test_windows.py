@@ -282,6 +282,7 @@ async def test_a_run_about_a_target_waits(stage: Stage) -> None:
 RENAMED = window("renamed", "0 22 * * *", "2h", "UTC", "restart", "downtime", "data_loss")
 LONGER = window("nights", "0 22 * * *", "24h", "UTC", "restart", "downtime", "data_loss")
 NARROWER = window("nights", "0 22 * * *", "2h", "UTC", "data_loss")
+ALWAYS_LATE = window("late", "0 23 * * *", "2h", "UTC", "restart", "downtime", "data_loss")
 LATER = freeze("sale", "2026-01-01T12:00Z", "2026-01-02T22:30Z", "snapshot")
 EXEMPTS = freeze("sale", "2026-01-01T00:00Z", "2026-01-02T22:30Z", "snapshot", "extend")
 
@@ -295,6 +296,7 @@ EXEMPTS = freeze("sale", "2026-01-01T00:00Z", "2026-01-02T22:30Z", "snapshot", "
         pytest.param((NIGHTS,), (LONGER,), True, id="a window made longer"),
         pytest.param((NIGHTS,), (NARROWER,), True, id="a window for fewer impacts"),
         pytest.param((NIGHTS,), (NIGHTS, ALWAYS), True, id="another window next to it"),
+        pytest.param((NIGHTS, ALWAYS_LATE), (NIGHTS,), False, id="one of two windows deleted: stricter"),
         pytest.param((FREEZE,), (), True, id="a freeze deleted"),
         pytest.param((FREEZE,), (LATER,), True, id="a freeze made shorter"),
         pytest.param((FREEZE,), (EXEMPTS,), True, id="a freeze that exempts more"),
@@ -375,7 +377,7 @@ async def test_nobody_steps_over_a_freeze(stage: Stage, ana: Person) -> None:
     with pytest.raises(Refused) as refused:
         await run_saved(project, desired, plan, (), given=given)
     assert codes(refused.value) == ["window-closed"]
-    assert "a freeze" in refused.value.diagnostics[-1].message
+    assert "a freeze" in refused.value.diagnostics[-1].help
     project = held_to(stage, NIGHTS, EXEMPTS, people=(ana,))
     plan = await make_plan(project, desired)
     given = Given((await approved(stage, plan, ana, overrides=DATA),), REHEARSAL.digest, now=(DATA,))
