@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.advice.laid_out import laid_out
 from tests.approvals.people import make
 from tests.guardrails.limits import read, written
 from tests.guardrails.test_commands import grow, guard
@@ -100,3 +102,43 @@ def test_where_the_library_is_missing_a_window_is_an_error_that_names_the_extra(
     monkeypatch.setitem(sys.modules, "cronsim", None)
     for verb in ("validate", "plan", "apply --yes"):
         assert "pip install 'reconciler[policy]'" in shop(verb, code=1).err
+
+
+OWED = """
+manifests: |
+  apiVersion: reconciler/v1
+  kind: Volume
+  metadata: {name: data, app: shop}
+  spec: {size_gb: 20}
+  lifecycle: {restart_within: 14d}
+records:
+  Volume/shop/data:
+    id: vol_1
+    applied: {name: data, size_gb: 20}
+    lifecycle: {restart_within: 14d}
+    obligations: [{because: extended from 10 to 20 GB, since: "2026-04-24T00:00:00+00:00"}]
+live:
+  /v1/apps/shop/volumes:
+    - {id: vol_1, name: data, state: created, size_gb: 20, region: ams, attached_machine_id: 5e1ec7edca5e42}
+  /v1/apps/shop/volumes/vol_1:
+    {id: vol_1, name: data, state: created, size_gb: 20, region: ams, attached_machine_id: 5e1ec7edca5e42}
+  /v1/apps/shop/volumes/vol_1/snapshots: []
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "code"), [("2026-05-07T23:59:00+00:00", 0), ("2026-05-08T00:00:00+00:00", 2)]
+)
+def test_what_is_owed_has_its_dates_and_drift_exits_2_once_it_is_overdue(
+    now: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = Command(tmp_path, monkeypatch, capsys)
+    spec = {"impacts": ["restart"], "opens": "0 22 * * 1-5", "for": "6h", "timezone": "Europe/Berlin"}
+    with laid_out({**yaml.safe_load(OWED), "now": now}, command):
+        command.write("guardrails/nights.yaml", written("Window", spec, "nights"))
+        dates = f"earliest {now[:10]} {now[11:16]} UTC, at the latest 2026-05-08 00:00 UTC"  # it is open
+        for verb, ended in (("drift", code), ("plan", 0), ("show Volume/shop/data", 0), ("apply --yes", 0)):
+            assert dates in command(verb, code=ended).out, verb
+        assert ("warning[owed-overdue]" in command("plan").err) is bool(code)
+        (owed,) = json.loads(command("plan -o json").out)["owed"]
+        assert owed["forced"].startswith("2026-05-08T00:00:00")

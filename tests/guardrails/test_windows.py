@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.json import encode
 
+from reconciler.approvals.creates import Everything
 from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Said
 from reconciler.core.errors import Refused
@@ -22,13 +23,14 @@ from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.run import Applied
+from reconciler.project.run import Applied, run_plan
 from reconciler.reports.documents import document_of, read_report
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import PlanReport
 from tests.approvals.people import ENV, Person, signers
 from tests.approvals.test_applying import REHEARSAL, approved, codes
 from tests.execution.stage import START, Stage, loaded, outcomes, volume
+from tests.execution.test_extensions import MANIFESTS, PROVISION, Acme, project_with
 from tests.guardrails.times import freeze, window
 
 NIGHTS = window("nights", "0 22 * * *", "2h", "UTC", "restart", "downtime", "data_loss")
@@ -175,6 +177,17 @@ async def test_a_call_that_was_refused_for_its_rate_is_not_sent_again_after_the_
     assert outcomes(await run(held_to(stage, NIGHTS), stage, GROWN)) == {EXTEND: "pending"}
     assert stage.line.mutations == ["PUT"]
     assert await stage.open_steps() == []
+
+
+async def test_calls_for_each_key_do_not_start_in_a_freeze_that_began_meanwhile(stage: Stage) -> None:
+    acme = Acme(stage.time, ready_after=5)  # looks, two seconds apart
+    began = freeze("sale", "2026-01-01T00:00:05Z", "2026-01-02T00:00Z")
+    authority = Authority(Said((began,)))
+    project = replace(project_with(stage, acme), authority=authority)
+    desired = Desired(loaded(stage, MANIFESTS))
+    done = await apply(project, desired, approve=lambda plan: True, approved_creates=Everything())
+    assert outcomes(done) == {PROVISION: "done", "Extension/shop/db#secrets": "pending"}
+    assert stage.line.mutations == []
 
 
 AUTO = "lifecycle: {restart: auto, restart_within: 14d}\n"
@@ -343,11 +356,16 @@ async def test_a_run_that_dies_leaves_no_window_open(stage: Stage) -> None:
 
 async def test_who_signed_for_an_address_steps_over_its_window(stage: Stage, ana: Person) -> None:
     await held_volume(stage)
-    project, desired = held_to(stage, NIGHTS, people=(ana,)), Desired(loaded(stage, GROWN))
+    project, desired = held_to(stage, NIGHTS, people=(ana,)), Desired(loaded(stage, GROWN + NEW))
+    plan = await make_plan(project, desired)
+    given = Given((await approved(stage, plan, ana, overrides=DATA),), REHEARSAL.digest)
+    done = await run_saved(project, desired, plan, (), given=given)  # who does not ask for now gets none
+    assert outcomes(done) == {EXTEND: "pending", CREATE: "done"}
     plan = await make_plan(project, desired)
     signed = await approved(stage, plan, ana, overrides=DATA)
     asks = Given((signed,), REHEARSAL.digest)
     assert outcomes(await run_saved(project, desired, plan, (), given=asks)) == {EXTEND: "pending"}
+    stage.line.sent.clear()
     other = Given((await approved(stage, plan, ana),), REHEARSAL.digest, now=(DATA,))
     with pytest.raises(Refused) as refused:
         await run_saved(project, desired, plan, (), given=other)
@@ -365,6 +383,15 @@ async def test_without_a_signature_now_is_refused_with_what_to_type(stage: Stage
     (problem,) = [each for each in refused.value.diagnostics if each.severity == "error"]
     assert problem.code == "window-closed"
     assert f"approve FILE --override {DATA} --reason TEXT" in problem.help
+    assert stage.line.mutations == []
+
+
+async def test_a_run_whose_approval_ended_meanwhile_waits(stage: Stage) -> None:
+    await held_volume(stage)
+    project, desired = held_to(stage, NIGHTS), Desired(loaded(stage, GROWN))
+    plan, given = await make_plan(project, desired), Given(now=(DATA,))
+    done = await run_plan(project, plan, approved_deletes=(), given=given, resources=desired.by_address)
+    assert outcomes(done) == {EXTEND: "pending"}
     assert stage.line.mutations == []
 
 
