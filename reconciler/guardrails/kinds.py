@@ -195,12 +195,14 @@ _Time = Annotated[str, AfterValidator(_checked_time)]
 class FreezeSpec(Spec):
     """A time in which nothing is changed, whatever windows say."""
 
-    since: _Time = Describe(alias="from", description="Its begin.", examples=["2026-11-26T00:00Z"])
+    since: _Time = Describe(
+        alias="from", description="The time at which it begins.", examples=["2026-11-26T00:00Z"]
+    )
     until: _Time = Describe(description="Its end: then, changes go out.", examples=["2026-11-30T12:00Z"])
     exempt: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]
         [], alias="except", description="Changes that do nothing else go on.", examples=[["snapshot"]]
     )
-    reason: str = Describe(min_length=1, description="Why.", examples=["sale"])
+    reason: str = Describe(min_length=1, description="Why nothing may change.", examples=["sale"])
 
     @property
     def begins(self) -> datetime:

@@ -193,7 +193,7 @@ CHANGES = (
 
 @pytest.mark.slow
 def test_a_year_is_that_of_a_second_calendar() -> None:
-    """Samples, and the minutes at which anything changes; `tests.reliability.windows` looks at all of them."""
+    """Samples, and where anything changes; `tests.reliability.windows` looks at all minutes."""
     assert differences(every=499) == []
 
 

@@ -1,11 +1,17 @@
-"""A leap year of windows and freezes, minute by minute, against a second calendar: `python -m` this module."""
+"""A leap year of windows and freezes, minute by minute, against a second calendar."""
 
 import sys
 
 from tests.guardrails.test_calendar import CHANGES, LIMITS, differences
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """Returns 1 where the two differ."""
     found = differences(every=1)
-    print(f"{len(LIMITS)} windows and freezes, {len(CHANGES)} kinds of changes: {len(found)} differences")
-    print("\n".join(found[:20]))
-    sys.exit(bool(found))
+    what = f"{len(LIMITS)} windows and freezes, {len(CHANGES)} kinds of changes"
+    sys.stdout.write(f"{what}: {len(found)} differences\n{chr(10).join(found[:20])}\n")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
