@@ -329,7 +329,7 @@ class Waits(Saved, frozen=True):
     """
 
     window: str
-    until: Annotated[datetime, Meta(tz=True)] | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None
     timezone: str = "UTC"
 
     def said(self, now: datetime) -> str:

@@ -81,7 +81,7 @@ def waits(
             break
         if not (holds := held(until := max(ends))):
             return Waits(first[0].by.name, until.astimezone(UTC), first[-1].zone)
-    return Waits(first[0].by.name)
+    return Waits(first[0].by.name, None)
 
 
 def _is_open(spec: Any, at: datetime) -> bool:
