@@ -48,10 +48,7 @@ def soon(time: datetime, zone: str, now: datetime) -> str:
     except (OSError, ValueError, LookupError):
         local, zone = time.astimezone(UTC), "UTC"
     day = "" if time - now < timedelta(days=6) else f"{local:%Y-%m-%d} "
-    return f"{_WEEKDAYS[local.weekday()]} {day}{local:%H:%M} {zone}"
-
-
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+    return f"{local:%a} {day}{local:%H:%M} {zone}"  # Python keeps English unless it is told otherwise
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
