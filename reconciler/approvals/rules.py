@@ -5,7 +5,6 @@ many different people have to approve it. Rules are compared with each other (`R
 of the settings cannot quietly take one away.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -13,9 +12,10 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reconciler.core.model import Action, Address, Change, FieldChange, Impact
+from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.steps import Plan
 from reconciler.guardrails.limit import Limit
 from reconciler.kinds.source import VARIABLE
@@ -23,10 +23,7 @@ from reconciler.kinds.source import VARIABLE
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
 # A file of the project, written plainly: it is read from a git revision, too.
 FILE = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
-LONGEST = timedelta(days=30)
 APPROVALS = "approvals"  # under this name the state remembers what the last apply went by
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _GRAVITY = list(Impact)
 
 
@@ -108,28 +105,12 @@ class When(_Section):
         return ", ".join(f"{name}: {value}" for name, value in said.items() if value is not None)
 
 
-def parse_span(text: str) -> timedelta:
-    """The duration of a text such as `30m`, `24h` or `7d`. Raises ValueError."""
-    found = _SPAN.fullmatch(text)
-    if not found or timedelta(**{_UNITS[found[2]]: int(found[1])}) > LONGEST:
-        raise ValueError("expected a time such as 30m, 24h or 7d, at most 30d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-def _checked_span(text: str) -> str:
-    """`text`, if it is a duration. Raises ValueError."""
-    parse_span(text)
-    return text
-
-
 class Rule(_Section):
     """A rule: so many different people have to approve each change that `when` is true of."""
 
     when: When
     people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
-    valid: Annotated[str, AfterValidator(_checked_span)] = Field(
-        "24h", description="How long an approval counts after it was given."
-    )
+    valid: SpanText = Field("24h", description="How long an approval counts after it was given.")
 
     @property
     def lasts(self) -> timedelta:

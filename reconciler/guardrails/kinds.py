@@ -1,12 +1,14 @@
 """The kinds of guardrail files, as other manifests are: a spec, an example, and what types cannot check."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import cache
 from typing import ClassVar, Literal
 
 from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
@@ -130,7 +132,55 @@ def _explain(
     return error("guardrail-expression", mistake.message, place, label=label, help=help)
 
 
+class Most(Spec):
+    """The largest amounts in one window; at least one. A call whose outcome is unknown counts."""
+
+    deletes: int | None = Describe(None, ge=0, description="Objects deleted.", examples=[1])
+    gb_deleted: int | None = Describe(None, ge=0, description="Sizes of deleted objects, in GB.")
+    gb_added: int | None = Describe(None, ge=0, description="Sizes of new objects, and growth, in GB.")
+    restarts: int | None = Describe(None, ge=0, description="Restarts that an extend left owed.")
+    creates: int | None = Describe(None, ge=0, description="Objects created.")
+    calls: int | None = Describe(None, ge=0, description="Calls that change something.", examples=[500])
+    drills: int | None = Describe(None, ge=0, description="Restore drills; nothing counts as one yet.")
+
+
+class BudgetSpec(Spec):
+    """The most that all runs on one state may do together in any window of time."""
+
+    window: SpanText = Describe(description="Any span of this length, such as 24h; at most 30d.")
+    environment: str | None = Describe(None, min_length=1, description="Only in this environment.")
+    most: Most = Describe(description="How much, by line.", examples=[{"deletes": 1, "gb_deleted": 50}])
+
+    @property
+    def lasts(self) -> timedelta:
+        """The length of the window."""
+        return parse_span(self.window)
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """What is limited, and to how much."""
+        return self.most.model_dump(exclude_none=True)
+
+    def covers(self, other: "BudgetSpec") -> bool:
+        """Whether this one refuses all that `other` refuses."""
+        lines = self.lines
+        less = all(name in lines and lines[name] <= most for name, most in other.lines.items())
+        return less and self.lasts >= other.lasts and self.environment in (None, other.environment)
+
+
+class Budget(GuardrailKind):
+    """How much may be done over time."""
+
+    name = "Budget"
+    Spec = BudgetSpec
+    example: ClassVar = {"window": "24h", "most": {"deletes": 1, "gb_deleted": 50, "calls": 500}}
+
+    def check(self, spec: BudgetSpec, span: Locate) -> Iterator[Diagnostic]:
+        if "most" in spec.model_fields_set and not spec.most.model_fields_set:
+            yield error("missing-field", "a budget limits at least one line", span("spec", "most"))
+
+
 @cache
 def find_guardrails() -> Mapping[str, GuardrailKind]:
     """Every kind of guardrail by name."""
-    return {kind.name: kind for kind in (Guardrail(),)}
+    return {kind.name: kind for kind in (Guardrail(), Budget())}
