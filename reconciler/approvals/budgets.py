@@ -10,9 +10,10 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.approvals.spent import Spent, Use
-from reconciler.core.diagnostics import Diagnostic, error, warning
+from reconciler.core.diagnostics import Diagnostic, as_warning, error
 from reconciler.core.words import counted, in_a_row
 from reconciler.guardrails.limit import Limit, how_to_sign
 
@@ -24,32 +25,26 @@ _SHOWN = 5  # uses that a message lists
 class Finding(Struct, frozen=True):
     """A plan that a budget does not allow. `sign`: what people may override; "" for nothing."""
 
-    code: str
-    message: str
-    notes: Sequence[str]
-    about: Collection[str]
-    help: str = ""
+    problem: Diagnostic
     sign: str = ""
 
     def diagnostic(self, signed: Collection[str], *, asks: bool) -> Diagnostic:
         """`signed`: what counting approvals override. `asks`: a plan says what an apply asks for."""
         if not self.sign:
-            return error(self.code, self.message, notes=(*self.notes,), help=self.help, about=self.about)
+            return self.problem
         is_signed = self.sign in signed
         help, advice = how_to_sign(self.sign, signed=is_signed)
-        report = warning if is_signed or asks else error
-        notes = (*self.notes,)
-        return report(self.code, self.message, notes=notes, help=help, advice=advice, about=self.about)
+        problem = as_warning(self.problem) if is_signed or asks else self.problem
+        return replace(problem, help=help, advice=advice)
 
 
 def counting(uses: Iterable[Use], line: str) -> Sequence[Use]:
     """Those of `uses` that count on a line of a budget, the oldest first."""
     found: dict[tuple[Any, ...], Use] = {}
     for use in uses:
-        amount = use.uses.get(line, 0)
-        if amount != 0:
+        if (amount := use.uses.get(line, 0)) != 0:
             by_object = line in _OF_OBJECTS and "creates" not in use.uses
-            key = (use.path, amount) if by_object else (use.run, use.step, use.scope)
+            key = (use.path, amount, use.uses.get("to_gb")) if by_object else (use.run, use.step, use.scope)
             found[key] = max(found.get(key, use), use, key=_time)
     return sorted(found.values(), key=_time)
 
@@ -63,26 +58,36 @@ def _sum(uses: Iterable[Use], line: str) -> int:
 
 
 def judge_budgets(
-    limits: Sequence[Limit], own: Sequence[Use], spent: Spent, environment: str, now: datetime
+    limits: Sequence[Limit],
+    own: Sequence[Use],
+    spent: Spent,
+    held: Collection[str],
+    environment: str,
+    now: datetime,
 ) -> Sequence[Finding]:
-    """All that the budgets among `limits` say about `own`, the calls of a plan."""
+    """All that the budgets among `limits` say about `own`, the calls of a plan.
+
+    `held`: as of `Spent.uses`.
+    """
+    runs = {use.run for use in own}
+    uses = [use for use in spent.uses(held) if use.run not in runs]
     budgets = [
         limit for limit in limits if limit.kind == "Budget" and limit.spec.environment in (None, environment)
     ]
     found: list[Finding] = []
     for limit in budgets:
-        earlier = _within(limit.spec.lasts, spent, now)
+        earlier = _within(limit.spec.lasts, uses, now)
         lines = [line for line in limit.spec.lines if counting(own, line)]
         found += filter(None, (_over(limit, line, own, earlier) for line in lines))
         found += filter(None, [_unknown(limit, lines, own, earlier, spent, now)])
     if budgets:
         longest = max((limit.spec for limit in budgets), key=lambda spec: spec.lasts)
-        found += _unprotected(longest.window, own, _within(longest.lasts, spent, now))
+        found += _unprotected(longest.window, own, _within(longest.lasts, uses, now))
     return found
 
 
-def _within(window: timedelta, spent: Spent, now: datetime) -> Sequence[Use]:
-    return [use for use in spent.uses if use.at is None or use.at > now - window]
+def _within(window: timedelta, uses: Sequence[Use], now: datetime) -> Sequence[Use]:
+    return [use for use in uses if use.at is None or use.at > now - window]
 
 
 def _over(limit: Limit, line: str, own: Sequence[Use], earlier: Sequence[Use]) -> Finding | None:
@@ -97,14 +102,16 @@ def _over(limit: Limit, line: str, own: Sequence[Use], earlier: Sequence[Use]) -
     more = len(used) - len(listed)
     needs = in_a_row([f"{use.address} ({use.uses[line]})" for use in new[:_SHOWN]])
     left = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-    return Finding(
+    notes = (*listed, *([f"and {counted(more, 'earlier use')}"] if more else []), f"this plan: {needs}{left}")
+    problem = error(
         "over-budget",
         f"`{limit}` allows `{line}: {most}` in {limit.spec.window}: {_sum(used, line)} used, and this plan "
         f"needs {total - _sum(used, line)}",
-        (*listed, *([f"and {counted(more, 'earlier use')}"] if more else []), f"this plan: {needs}{left}"),
-        dict.fromkeys(use.address for use in new),
+        notes=notes,
         help=f"{_free_again(limit, used, line, total - most)}; or change the budget in a change of its own",
+        about=dict.fromkeys(use.address for use in new),
     )
+    return Finding(problem)
 
 
 def _free_again(limit: Limit, used: Sequence[Use], line: str, too_much: int) -> str:
@@ -140,13 +147,13 @@ def _unknown(
         notes += [f"`{line}` of {use.address} is not known ({use.step})" for use in unsized[:_SHOWN]]
     if not notes:
         return None
-    return Finding(
+    problem = error(
         "budget-unknown",
         f"`{limit}` limits {in_a_row([f'`{line}`' for line in lines])}, and not all that counts is known",
-        notes,
-        dict.fromkeys(use.address for line in lines for use in counting(own, line)),
-        sign=limit.name,
+        notes=tuple(dict.fromkeys(notes)),
+        about=dict.fromkeys(use.address for line in lines for use in counting(own, line)),
     )
+    return Finding(problem, limit.name)
 
 
 def _unprotected(window: str, own: Sequence[Use], earlier: Sequence[Use]) -> Iterator[Finding]:
@@ -165,11 +172,13 @@ def _unprotected(window: str, own: Sequence[Use], earlier: Sequence[Use]) -> Ite
             if word in seen or mine.isdisjoint({(use.run, use.step), (origin.run, origin.step)}):
                 continue
             seen.add(word)
-            both = f"`{origin.address}` and its copy `{use.address}` would both be deleted"
+            copy = f"`{origin.address}` and its copy `{use.address}` would both be deleted"
             lowered = f"`{origin.address}` would be deleted, and its {in_a_row(lowers)} be lowered before,"
-            message = f"{lowered if lowers else both} within {window}"
-            notes = [f"sent before: {each}" for each in (use, origin) if (each.run, each.step) not in mine]
-            yield Finding("unprotected-delete", message, notes, (origin.address, use.address), sign=word)
+            message = f"{lowered if lowers else copy} within {window}"
+            both = (use, origin)
+            notes = tuple(f"sent before: {each}" for each in both if (each.run, each.step) not in mine)
+            about = (origin.address, use.address)
+            yield Finding(error("unprotected-delete", message, notes=notes, about=about), word)
 
 
 def sign_both(one: Use, other: Use) -> str:

@@ -308,7 +308,8 @@ def _against_limits(terms: Terms, found: InForce, spent: Any = None) -> _Against
     from reconciler.approvals.spent import uses_of_plan
 
     plan, context = terms.plan, terms.plan.context
-    over = judge_budgets(limits, uses_of_plan(plan), spent, context.environment, context.at)
+    own, held = uses_of_plan(plan), terms.scopes  # a run of the plan will hold those that it needs
+    over = judge_budgets(limits, own, spent, held, context.environment, context.at)
     return _AgainstLimits(judged.findings, over)
 
 

@@ -103,9 +103,8 @@ class _Reservation:
 
     async def _judge_and_write(self, own: Sequence[Use], whole: Lease) -> None:
         project, environment = self._project, self._terms.plan.context.environment
-        spent = await read_spent(project, self._budgets, self._lease.scopes)
-        others = replace(spent, uses=[use for use in spent.uses if use.run != self._run])
-        found = judge_budgets(self._budgets, own, others, environment, project.clock.now())
+        spent, now = await read_spent(project, self._budgets), project.clock.now()
+        found = judge_budgets(self._budgets, own, spent, self._lease.scopes, environment, now)
         problems = [finding.diagnostic(self._signed, asks=False) for finding in found]
         if has_errors(problems):
             raise Refused("this is more than a budget allows; it was not sent", problems)

@@ -6,7 +6,7 @@ ends meanwhile counts, and once.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct, convert
@@ -16,7 +16,7 @@ from reconciler.core.context import EMBEDDED
 from reconciler.core.steps import Plan
 from reconciler.core.uses import Uses
 from reconciler.core.wire import parse_time
-from reconciler.execution.decisions import MADE, Content, recall
+from reconciler.execution.decisions import MADE, recall
 from reconciler.guardrails.limit import Limit
 from reconciler.guardrails.variables import has_size
 from reconciler.project.project import Project
@@ -26,7 +26,9 @@ BUDGETS = "budgets"  # under this name the state remembers what runs have reserv
 
 
 class Use(Struct, frozen=True, omit_defaults=True):
-    """One call that was sent, or may be. `at`: when; None while its run may still send it."""
+    """One call that was sent, or may be. `at`: when it had its effect, at the latest; None while its run may
+    still send it.
+    """
 
     run: str
     step: str
@@ -46,21 +48,27 @@ class Use(Struct, frozen=True, omit_defaults=True):
 class Spent(Struct, frozen=True):
     """`since`: before that time nobody knows what was sent. `why`: how that came, in words."""
 
-    uses: Sequence[Use] = ()
+    past: Sequence[Use] = ()
+    reserved: Sequence[Use] = ()
     since: datetime = datetime.min.replace(tzinfo=UTC)
     why: str = ""
 
+    def uses(self, held: Collection[str]) -> Sequence[Use]:
+        """All that counts in a run that holds the leases of `held`.
 
-async def read_spent(project: Project, budgets: Sequence[Limit], held: Collection[str] = ()) -> Spent:
-    """All that counts in the longest window of `budgets`.
+        Nobody else can send anything in these scopes: what a dead run reserved there counts by its calls.
+        """
+        reserved = [use for use in self.reserved if use.scope not in held]
+        counted = {(use.run, use.scope) for use in reserved}
+        return [*(use for use in self.past if (use.run, use.scope) not in counted), *reserved]
 
-    `held`: scopes of which this run has the lease. No other run can send anything there: what a dead one
-    reserved counts by its calls.
-    """
+
+async def read_spent(project: Project, budgets: Sequence[Limit]) -> Spent:
+    """All that may count in the longest window of `budgets`."""
     now = project.clock.now()
     since = now - max(limit.spec.lasts for limit in budgets)
     state = await project.store.load()
-    reserved = [use for use in reserved_in(recall(state, BUDGETS)) if use.scope not in held]
+    reserved = [convert(use, Use) for use in recall(state, BUDGETS).get("reserved", ())]
     known = parse_time(recall(state, MADE).get("at"))
     if project.address == EMBEDDED:  # its world is as old as its state
         known = datetime.min.replace(tzinfo=UTC)
@@ -71,17 +79,15 @@ async def read_spent(project: Project, budgets: Sequence[Limit], held: Collectio
     for _, entry in journal:
         if entry.data.get("unclaimed") == LOST_ROWS and entry.at > known:
             known, why = entry.at, f"the state was restored at {entry.at:%Y-%m-%d %H:%M} UTC, and lacks rows"
-    counted = {(use.run, use.scope) for use in reserved}
-    past = [use for use in past_uses(journal) if (use.run, use.scope) not in counted]
-    return Spent([*past, *reserved], known, why)
+    past = past_uses(journal, timedelta(seconds=project.limits.settle_s))
+    return Spent(past, reserved, known, why)
 
 
-def reserved_in(note: Content) -> Sequence[Use]:
-    return [convert(use, Use) for use in note.get("reserved", ())]
+def past_uses(journal: Iterable[tuple[str, JournalEntry]], late: timedelta) -> Sequence[Use]:
+    """The calls of a journal that may have had an effect: of each step of a run the last attempt.
 
-
-def past_uses(journal: Iterable[tuple[str, JournalEntry]]) -> Sequence[Use]:
-    """The calls of a journal that may have had an effect: of each step of a run the last attempt."""
+    `late`: so long after it was sent a call without an answer may have its effect.
+    """
     actors: dict[str, str] = {}
     sent: dict[tuple[str, str, int], Use] = {}
     absolute, void = set[tuple[str, str, int]](), set[tuple[str, str, int]]()
@@ -90,13 +96,13 @@ def past_uses(journal: Iterable[tuple[str, JournalEntry]]) -> Sequence[Use]:
         if entry.event is Event.RUN_STARTED:
             actors[entry.run] = Run.from_json(data).actor
         elif entry.event is Event.INTENT:
-            path, by = str(data.get("path", "")), actors.get(entry.run, "")
-            sent[key] = Use(*key[:2], scope, str(entry.address), path, _uses_of(entry), by, entry.at)
+            path, by, at = str(data.get("path", "")), actors.get(entry.run, ""), entry.at + late
+            sent[key] = Use(*key[:2], scope, str(entry.address), path, _uses_of(entry), by, at)
             if data.get("if_unknown") == "repeat":
                 absolute.add(key)
-        elif key in sent and entry.event in (Event.DONE, Event.UNKNOWN) and not data.get("reached"):
+        elif entry.event is Event.DONE and key in sent and not data.get("reached"):
             void.discard(key)
-            sent[key] = replace(sent[key], at=max(entry.at, sent[key].at or entry.at))
+            sent[key] = replace(sent[key], at=entry.at)
         elif entry.event is Event.FAILED or (data.get("landed") is False and key not in absolute):
             # An absolute call is settled so because it may be sent again, not because it had no effect.
             void.add(key)

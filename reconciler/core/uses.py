@@ -1,22 +1,14 @@
 """What one call uses of budgets, as data: a Step holds it, its intent records it, budgets count it.
 
-Amounts by line (`LINES`), None where nobody knows. A call that deletes or protects less also has `names`, the
-texts that its object is known by (address and ids, with those of its snapshots), and `copy_of`: the names of
-what it was made from, or `lowers`: the fields that protect less from then on.
+Amounts by line of a budget, such as `deletes` and `gb_added`; None where nobody knows. Of an extend also
+`to_gb`, the size afterwards. A call that deletes or protects less has `names`, the texts that its object is
+known by (address and ids, with those of its snapshots), and `copy_of`, the names of what it was made from, or
+`lowers`, the fields that protect less from then on.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-LINES: Mapping[str, str] = {
-    "deletes": "objects deleted",
-    "gb_deleted": "GB deleted",
-    "gb_added": "GB added by creates and extends",
-    "restarts": "restarts of machines that owe one",
-    "creates": "objects created",
-    "calls": "calls that change something",
-    "drills": "restore drills",
-}
 SIZES = ("size_gb", "disk_size_gb")
 Uses = Mapping[str, Any]
 

@@ -60,7 +60,7 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
         owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
-        uses={"gb_added": grow.after - grow.before},
+        uses={"gb_added": grow.after - grow.before, "to_gb": grow.after},
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
