@@ -78,8 +78,8 @@ def judge_budgets(
     for limit in budgets:
         earlier = _within(limit.spec.lasts, uses, now)
         lines = [line for line in limit.spec.lines if counting(own, line)]
-        found += filter(None, (_over(limit, line, own, earlier) for line in lines))
-        found += filter(None, [_unknown(limit, lines, own, earlier, spent, now)])
+        over = list(filter(None, (_over(limit, line, own, earlier) for line in lines)))
+        found += over or filter(None, [_unknown(limit, lines, own, earlier, spent, now)])
     if budgets:
         longest = max((limit.spec for limit in budgets), key=lambda spec: spec.lasts)
         found += _unprotected(longest.window, own, _within(longest.lasts, uses, now))

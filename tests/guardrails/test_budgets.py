@@ -7,8 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from reconciler.approvals.judging import Given
+from reconciler.approvals.in_force import Terms
+from reconciler.approvals.judging import Given, Judged
+from reconciler.approvals.reserving import reserved
 from reconciler.approvals.rules import Authority, Said
 from reconciler.approvals.spent import BUDGETS, past_uses
 from reconciler.core.diagnostics import Diagnostic
@@ -329,6 +332,30 @@ async def test_a_run_leaves_no_reservation_and_a_killed_one_does_until_its_scope
     )
     await reserve(own)
     await applied(at, stage, volumes("a", "b"))  # nobody but this run can send anything in `shop`
+    assert recall(await stage.store.load(), BUDGETS) == {}
+    await reserve({**dead, "uses": {"creates": 1, "calls": 1}})
+    await applied(at, stage, volumes("a", "b", "c"))
+    assert [each["run"] for each in recall(await stage.store.load(), BUDGETS)["reserved"]] == ["dead"]
+
+
+async def test_the_calls_that_an_answer_brings_are_reserved_before_they_are_sent(stage: Stage) -> None:
+    """A provider's configuration becomes secrets, and no plan knows how many."""
+    at, desired = project(await aged(stage), budget(calls=3)), Desired(loaded(stage, volumes("a")))
+    plan = await make_plan(at, desired)
+    state = await stage.store.load()
+    terms = Terms(at.authority, desired.by_address, state, plan)
+    async with at.actor().leased(stage.store, {"shop"}) as lease:
+        judged = Judged((), (), at.authority.now.limits)  # type: ignore[arg-type]
+        async with reserved(at, terms, lease, "r1", judged) as reserve:
+            (step,) = plan.steps
+            await reserve(step, {**step.uses, "calls": 1})
+            for key in ("A", "B"):
+                await reserve(structs.replace(step, id=f"{step.id}-secrets[{key}]"), {"calls": 1})
+            held = recall(await stage.store.load(), BUDGETS)["reserved"]
+            assert sum(use["uses"]["calls"] for use in held) == 3
+            with pytest.raises(Refused) as found:
+                await reserve(structs.replace(step, id=f"{step.id}-secrets[C]"), {"calls": 1})
+            assert [each.code for each in found.value.diagnostics] == ["over-budget"]
     assert recall(await stage.store.load(), BUDGETS) == {}
 
 

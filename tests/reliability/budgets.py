@@ -308,9 +308,9 @@ class World:
         await remember(project.store, project.actor(), MADE, lambda known: {"at": long_ago})
         await store.close()
 
-    def desired(self) -> Desired:
+    def desired(self, own: Sequence[str]) -> Desired:
         """The manifests of some apps; perhaps only one of their volumes is meant."""
-        apps = self.rng.sample(APPS, self.rng.randrange(1, 3))
+        apps = own or self.rng.sample(APPS, self.rng.randrange(1, 3))
         for app in apps:
             for name in self.rng.sample(("a", "b", "c"), self.rng.choice((1, 1, 1, 2))):
                 size = self.wanted.pop((app, name), 0)
@@ -330,17 +330,17 @@ class World:
             desired = desired.with_targets([self.rng.choice(found.resources).address])
         return desired
 
-    async def run(self, unlucky: float) -> None:
-        """One apply, or a plan that is kept for later."""
+    async def run(self, unlucky: float, *own: str) -> None:
+        """One apply, or a plan that is kept for later. `own`: the app that it is about."""
         process = Process(self.rng, unlucky, bury=self._place.lease_over)
         project, store = self.project(process)
         before = dict(self.wanted)
         try:
-            if self.saved and self.rng.random() < 0.3:
+            if self.saved and not own and self.rng.random() < 0.3:
                 desired, plan = self.saved.pop(self.rng.randrange(len(self.saved)))
                 await run_saved(project, desired, plan, Anything(), Everything())
             else:
-                desired = self.desired()
+                desired = self.desired(own)
                 if self.rng.random() < 0.15:
                     self.saved.append((desired, await make_plan(project, desired)))
                     return
@@ -371,7 +371,10 @@ class World:
         unlucky = self.rng.choice((0.0, 0.1, 0.3))
         for _ in range(runs):
             async with anyio.create_task_group() as group:
-                for _ in range(self.rng.choice((1, 1, 2, 3))):
+                if self.rng.random() < 0.25:
+                    for app in APPS:
+                        group.start_soon(self.run, unlucky, app)
+                for _ in range(self.rng.choice((0, 1, 1, 2))):
                     group.start_soon(self.run, unlucky)
             await self.time.sleep(self.rng.random() * 0.4 * self.window.total_seconds())
 
