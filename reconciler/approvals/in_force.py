@@ -55,6 +55,12 @@ def rules_count(authority: Authority, state: State) -> bool:
     return bool(authority.now.rules or authority.before.rules or APPROVALS in state.remembered)
 
 
+def all_known(authority: Authority, state: State) -> Said:
+    """All rules that may count in a run, before it is known what the run is about."""
+    remembered = map(_read, recall(state, APPROVALS).get("rules", {}))
+    return Said.of(authority.before, authority.now, *remembered)
+
+
 class InForce(Struct, frozen=True):
     """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run."""
 

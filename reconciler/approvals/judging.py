@@ -20,6 +20,7 @@ from typing import Any
 
 from anyio import to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.approvals.in_force import InForce, Terms
 from reconciler.approvals.rules import Needed, Rule, Said, Signers, needed
@@ -31,6 +32,7 @@ from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, as_warning,
 from reconciler.core.model import Address
 from reconciler.core.spans import LONGEST
 from reconciler.core.words import counted
+from reconciler.guardrails.limit import Limit
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
 
@@ -178,10 +180,14 @@ NOTHING = Given()
 
 
 class Judged(Struct, frozen=True):
-    """`problems`: what keeps the plan from running; else what of the given ones did not count."""
+    """`problems`: what keeps the plan from running; else what of the given ones did not count.
+
+    `budgets`: those in force.
+    """
 
     counting: tuple[Approval, ...]
     problems: tuple[Diagnostic, ...]
+    budgets: tuple[Limit, ...] = ()
 
     @property
     def overridden(self) -> set[str]:
@@ -201,9 +207,10 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     """The given approvals that count, and an error for each rule that asks for more of them."""
     found, asked = _asked(terms)
-    limits = _against_limits(terms, found)
+    budgets = budgets_in(found.said)
+    limits = _against_limits(terms, found, await spent_on(project, budgets))
     if not asked and not given.approvals:
-        return Judged((), (*found.warnings(), *limits.diagnostics()))
+        return Judged((), (*found.warnings(), *limits.diagnostics()), budgets)
     signers = found.said.signers
     if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
@@ -229,15 +236,32 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
     not_counting = [_dead(report, approval, why, objects) for approval, why in dead]
-    signed = {name for approval in counting for name in approval.statement.overridden}
-    problems = (*found.warnings(), *unmet, *not_counting, *limits.diagnostics(signed))
-    return Judged(tuple(counting), problems)
+    judged = Judged(tuple(counting), (), budgets)
+    against = limits.diagnostics(judged.overridden)
+    return replace(judged, problems=(*found.warnings(), *unmet, *not_counting, *against))
 
 
-def asked_of(terms: Terms) -> list[Diagnostic]:
-    """What an apply of the plan will say: approvals that it asks for, guardrails, rules that get weaker."""
+def budgets_in(said: Said) -> tuple[Limit, ...]:
+    """The budgets among the rules."""
+    return tuple(limit for limit in said.limits if limit.kind == "Budget")
+
+
+async def spent_on(project: Project, budgets: Sequence[Limit]) -> Any:
+    """What `budgets` count before a plan; None without budgets."""
+    if not budgets:
+        return None
+    from reconciler.approvals.spent import read_spent  # few projects have budgets
+
+    return await read_spent(project, budgets)
+
+
+def asked_of(terms: Terms, spent: Any = None) -> list[Diagnostic]:
+    """What an apply of the plan will say: approvals that it asks for, guardrails, rules that get weaker.
+
+    `spent`: as of `spent_on`.
+    """
     found, asked = _asked(terms)
-    limits = _against_limits(terms, found)
+    limits = _against_limits(terms, found, spent)
     return [
         *found.warnings(),
         *(_needed(warning, needed) for needed in asked),
@@ -249,17 +273,20 @@ class _AgainstLimits(Struct, frozen=True):
     """What guardrails say about a plan."""
 
     findings: Sequence[Any] = ()
+    budgets: Sequence[Any] = ()
 
     def diagnostics(self, signed: Collection[str] = (), *, asks: bool = False) -> Sequence[Diagnostic]:
         """`signed`: the guardrails that counting approvals override. `asks`: nobody could sign yet."""
+        of_budgets = [finding.diagnostic(signed, asks=asks) for finding in self.budgets]
         if not self.findings:
-            return ()
+            return of_budgets
         from reconciler.guardrails.rules import diagnostic_of
 
-        return [
+        of_rules = (
             diagnostic_of(finding, signed=finding.limit.name in signed, asks=asks)
             for finding in self.findings
-        ]
+        )
+        return [*of_rules, *of_budgets]
 
 
 def of_resources(terms: Terms) -> Sequence[Diagnostic]:
@@ -270,14 +297,22 @@ def of_resources(terms: Terms) -> Sequence[Diagnostic]:
     return list(map(as_warning, limits.diagnostics()))
 
 
-def _against_limits(terms: Terms, found: InForce) -> _AgainstLimits:
+def _against_limits(terms: Terms, found: InForce, spent: Any = None) -> _AgainstLimits:
     limits = found.said.limits
     if not limits:
         return _AgainstLimits()
     from reconciler.guardrails.rules import judge_rules  # few projects have guardrails
 
     judged = judge_rules(limits, terms.plan, terms.resources, terms.state.records)
-    return _AgainstLimits(judged.findings)
+    if spent is None:
+        return _AgainstLimits(judged.findings)
+    from reconciler.approvals.budgets import judge_budgets
+    from reconciler.approvals.spent import uses_of_plan
+
+    plan, context = terms.plan, terms.plan.context
+    own, held = uses_of_plan(plan), terms.scopes  # a run of the plan will hold those that it needs
+    over = judge_budgets(limits, own, spent, held, context.environment, context.at)
+    return _AgainstLimits(judged.findings, over)
 
 
 def needed_by(terms: Terms) -> Sequence[Needed]:

@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reconciler.core.model import Action, Address, Change, FieldChange, Impact
-from reconciler.core.spans import checked_span, parse_span
+from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.steps import Plan
 from reconciler.guardrails.limit import Limit
 from reconciler.kinds.source import VARIABLE
@@ -110,9 +110,7 @@ class Rule(_Section):
 
     when: When
     people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
-    valid: Annotated[str, AfterValidator(checked_span)] = Field(
-        "24h", description="How long an approval counts after it was given."
-    )
+    valid: SpanText = Field("24h", description="How long an approval counts after it was given.")
 
     @property
     def lasts(self) -> timedelta:

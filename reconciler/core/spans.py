@@ -1,7 +1,10 @@
-"""Spans of time as people write them in files: `30m`, `24h`, `14d`."""
+"""Spans of time as files write them: `30m`, `24h`, `7d`."""
 
 import re
 from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 LONGEST = timedelta(days=30)
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])")
@@ -16,7 +19,10 @@ def parse_span(text: str) -> timedelta:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-def checked_span(text: str) -> str:
+def _checked(text: str) -> str:
     """`text`, if it is a duration. Raises ValueError."""
     parse_span(text)
     return text
+
+
+SpanText = Annotated[str, AfterValidator(_checked)]

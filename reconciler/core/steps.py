@@ -287,6 +287,7 @@ class Step(Saved, frozen=True):
     `for_each`: not one call, but one for each key of an answer.
     `lane`: steps of one lane run one after another, whatever the outcome of the previous one.
     `note`: added to the result when the step is done; `if_refused`: added to a refusal.
+    `uses`: of budgets, besides the call itself (`core.uses`).
     """
 
     id: str
@@ -301,6 +302,7 @@ class Step(Saved, frozen=True):
     lane: str = ""
     note: str = ""
     if_refused: str = ""
+    uses: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mutates(self) -> bool:

@@ -50,6 +50,7 @@ class Actor(Struct, frozen=True):
         return JournalEntry(self.run, Event.DECIDED, self.clock.now(), address, data=said)
 
 
+MADE = "made"  # under this name the state remembers when it was made
 Content = Mapping[str, Any]  # JSON without secret values
 _NOTHING: Content = MappingProxyType({})
 

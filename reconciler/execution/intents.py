@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from msgspec import to_builtins
+from msgspec import field, to_builtins
 from msgspec.structs import asdict, replace
 from pydantic import TypeAdapter
 
@@ -26,7 +26,7 @@ class Intent(Saved, frozen=True):
     object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart may be owed.
     `own_id`: the id that the call gives its object (see `Repeat.own_id`). `one`: see `Find`. `service_at`:
     the service's time at the sending; None if no answer had one. `holder`: the holder of the lease; "" if an
-    older program wrote the intent.
+    older program wrote the intent. `uses`: of budgets (`core.uses`), empty if an older program wrote it.
     """
 
     method: str
@@ -48,6 +48,7 @@ class Intent(Saved, frozen=True):
     one: Read | None = None
     service_at: datetime | None = None
     holder: str = ""
+    uses: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON for the journal; `from_json` reads it."""

@@ -1,6 +1,6 @@
 """One run of one plan: the data that all of its calls share."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.core.uses import Uses
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, fill_record
 from reconciler.execution.recorder import Recorder
@@ -17,6 +18,8 @@ from reconciler.execution.send_gate import NotOpen, SendGate
 from reconciler.execution.settling import Evidence
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import Services
+
+Reserve = Callable[[Step, Uses], Awaitable[None]]
 
 
 @dataclass(eq=False)
@@ -26,6 +29,8 @@ class Run:
     `recorded`: the records at its start, after moves. `approved_deletes`: addresses. `results`: by step; for
     a step under way, the result if it is cut off. `stopping`: no new call starts. `outages`: the failures of
     the store that were already reported. `closed`: why a step may not start at a time; "" if it may.
+    `reserve`: called before each intent with what it uses, where budgets are in force; raises Refused for
+    more than they allow.
     """
 
     plan: Plan
@@ -43,6 +48,7 @@ class Run:
     reporter: Reporter
     limits: Limits
     closed: Callable[[Step, datetime], str] = lambda step, at: ""
+    reserve: Reserve | None = None
     stopping: bool = False
     outages: set[str] = field(default_factory=set)
     results: dict[str, Result] = field(default_factory=dict)

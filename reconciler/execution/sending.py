@@ -18,6 +18,7 @@ from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.lookup import NOTHING, Lookup
 from reconciler.core.model import Deletion, Obligation
 from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
+from reconciler.core.uses import Uses, sent_gb
 from reconciler.execution.intents import Intent
 from reconciler.execution.judging import (
     has_bad_id,
@@ -76,7 +77,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                     run.require_open(step)
                 if attempt == 1 and not within:
                     run.reporter.step_started(step)
-                intent, usable = _intend(run, step, path, listed[0])
+                intent, usable = _intend(run, step, path, listed[0], sent_gb(step.uses, body))
                 sent_at = run.clock.now()
                 answered = partial(_answered, run, client, creates, over)
                 outcome = await _send(run, step, attempt, intent, call, answered)
@@ -163,7 +164,7 @@ def _why_not(run: Run, step: Step, path: str) -> str:
     )
 
 
-def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, frozenset[str]]:
+def _intend(run: Run, step: Step, path: str, listed: Lookup, uses: Uses) -> tuple[Intent, frozenset[str]]:
     """The intent of the next call, and the ids of objects that the list showed as finished."""
     binding = run.bindings.get(step.address)
     record = run.recorder.records.get(step.address)
@@ -193,6 +194,7 @@ def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, fr
         own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
         service_at=run.services.time(step.call.service),
         holder=run.recorder.holder,
+        uses={**uses, "calls": 1},
     )
     return intent, _finished(listed) if step.wait is not None and step.wait.item is not None else frozenset()
 
@@ -250,6 +252,8 @@ async def _send(
     While the intent is stored, outcomes of earlier calls may be stored, too. The call is not sent before they
     are stored.
     """
+    if run.reserve is not None:
+        await run.reserve(step, intent.uses)
     with anyio.CancelScope(shield=True):
         await run.recorder.intent(step, attempt, intent)
         checked_at = run.clock.monotonic()

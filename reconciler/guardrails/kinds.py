@@ -1,7 +1,7 @@
 """The kinds of guardrail files, as other manifests are: a spec, an example, and what types cannot check."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
@@ -10,7 +10,7 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Impact
-from reconciler.core.spans import checked_span, parse_span
+from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.cron import checked_cron, checked_zone
@@ -149,7 +149,7 @@ class WindowSpec(Spec):
     opens: Annotated[str, AfterValidator(checked_cron)] = Describe(
         description="When it opens, in cron's five fields.", examples=["0 22 * * 1-5", "30 3 1 * *"]
     )
-    lasts: Annotated[str, AfterValidator(checked_span)] = Describe(
+    lasts: SpanText = Describe(
         alias="for", description="How long it stays open, in elapsed time.", examples=["6h"]
     )
     timezone: Annotated[str, AfterValidator(checked_zone)] = Describe(
@@ -235,7 +235,67 @@ class Freeze(GuardrailKind):
             yield error("not-allowed", "it ends before it begins", span("spec", "until"))
 
 
+class Most(Spec):
+    """The largest amounts in one window; at least one. A call whose outcome is unknown counts."""
+
+    deletes: int | None = Describe(None, ge=0, description="Objects deleted.", examples=[1])
+    gb_deleted: int | None = Describe(None, ge=0, description="Sizes of deleted objects, in GB.")
+    gb_added: int | None = Describe(None, ge=0, description="Sizes of new objects, and growth, in GB.")
+    restarts: int | None = Describe(None, ge=0, description="Restarts that an extend left owed.")
+    creates: int | None = Describe(None, ge=0, description="Objects created.")
+    calls: int | None = Describe(None, ge=0, description="Calls that change something.", examples=[500])
+    drills: int | None = Describe(None, ge=0, description="Restore drills; nothing counts as one yet.")
+
+
+class BudgetSpec(Spec):
+    """The most that all runs on one state may do together in any window of time."""
+
+    window: SpanText = Describe(description="Any span of this length, such as 24h; at most 30d.")
+    environment: str | None = Describe(None, min_length=1, description="Only in this environment.")
+    most: Most = Describe(description="How much, by line.", examples=[{"deletes": 1, "gb_deleted": 50}])
+
+    @property
+    def lasts(self) -> timedelta:
+        """The length of the window."""
+        return parse_span(self.window)
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """What is limited, and to how much."""
+        return self.most.model_dump(exclude_none=True)
+
+    def covers(self, other: "BudgetSpec") -> bool:
+        """Whether this one refuses all that `other` refuses."""
+        lines = self.lines
+        less = all(name in lines and lines[name] <= most for name, most in other.lines.items())
+        return less and self.lasts >= other.lasts and self.environment in (None, other.environment)
+
+
+class Budget(GuardrailKind):
+    """How much may be done over time."""
+
+    name = "Budget"
+    Spec = BudgetSpec
+    example: ClassVar = {
+        "window": "24h",
+        "environment": "prod",
+        "most": {
+            "deletes": 1,
+            "gb_deleted": 50,
+            "gb_added": 500,
+            "restarts": 3,
+            "creates": 20,
+            "calls": 500,
+            "drills": 4,
+        },
+    }
+
+    def check(self, spec: BudgetSpec, span: Locate) -> Iterator[Diagnostic]:
+        if "most" in spec.model_fields_set and not spec.most.model_fields_set:
+            yield error("missing-field", "a budget limits at least one line", span("spec", "most"))
+
+
 @cache
 def find_guardrails() -> Mapping[str, GuardrailKind]:
     """Every kind of guardrail by name."""
-    return {kind.name: kind for kind in (Freeze(), Guardrail(), Window())}
+    return {kind.name: kind for kind in (Budget(), Freeze(), Guardrail(), Window())}

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from pydantic import ValidationError
 
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError
 
 
@@ -58,6 +59,18 @@ class Limit(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
+
+
+def how_to_sign(name: str, *, signed: bool) -> tuple[str, tuple[Command, ...]]:
+    """How people let pass what a guardrail finds: a text, and its commands. `name`: what they override."""
+    if signed:
+        return "an approval overrides it", ()
+    advice = (
+        command("plan", "--out", "FILE"),
+        command("approve", "FILE", "--override", name, "--reason", "TEXT"),
+        command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
+    )
+    return f"people may let it pass: `{'`, `'.join(map(str, advice))}`", advice
 
 
 @cache

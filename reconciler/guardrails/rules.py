@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.core.advice import Command, command
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import (
     GUARDRAIL_ADVISED,
     GUARDRAIL_UNDECIDED,
@@ -20,7 +20,7 @@ from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import Expression, Undecided, compiled
-from reconciler.guardrails.limit import Limit
+from reconciler.guardrails.limit import Limit, how_to_sign
 from reconciler.guardrails.variables import PlanValues, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import holds_secrets
@@ -177,15 +177,8 @@ def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False)
     else:
         message = f"{finding.why}: {rule} is not met"
         help = "change the manifest, or the rule in a change of its own"
-    if signed and finding.can_be_signed:
-        help = "an approval overrides it"
-    elif finding.can_be_signed:
-        advice = (
-            command("plan", "--out", "FILE"),
-            command("approve", "FILE", "--override", limit.name, "--reason", "TEXT"),
-            command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
-        )
-        help = f"people may let it pass: `{'`, `'.join(map(str, advice))}`"
+    if finding.can_be_signed:
+        help, advice = how_to_sign(limit.name, signed=signed)
     return report(
         code,
         f"`{finding.address}`: {message}",

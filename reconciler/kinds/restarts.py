@@ -157,4 +157,5 @@ def _machine_step(
         wait=wait if "machine.get" in subject.capabilities else None,
         guard=IfOwed(subject.live.attached_machine_id, settles),
         note=STALE if settles else "",
+        uses={"restarts": 1} if settles else {},
     )

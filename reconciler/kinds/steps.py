@@ -4,7 +4,7 @@
 may be sent again; `wait_only` sends nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, Unpack
 
 from reconciler.core.steps import (
@@ -22,6 +22,7 @@ from reconciler.core.steps import (
     Template,
     Wait,
 )
+from reconciler.core.uses import SIZES, Uses, largest
 from reconciler.kinds.base import Subject
 
 # For a moment after a delete, reads still show the object, and a list may still offer it for adoption.
@@ -30,12 +31,13 @@ DELETE_LAG_S = 60
 
 
 class StepOptions(TypedDict, total=False):
-    """Further fields of a `Step`: its order, and texts for people."""
+    """Further fields of a `Step`: its order, texts for people, and what it uses of budgets."""
 
     after: tuple[str, ...]
     lane: str
     note: str
     if_refused: str
+    uses: Uses
 
 
 class CallOptions(TypedDict, total=False):
@@ -64,6 +66,7 @@ def create(
     wait: Wait | None = None,
     name: str = "create",
     accepts: tuple[str, ...] = (),
+    size_gb: int | None = 0,
     **options: Unpack[StepOptions],
 ) -> Step:
     """Return a call that creates an object: sent twice, there would be two.
@@ -71,8 +74,10 @@ def create(
     `id_path`: the dotted path of the id in the reply, such as "id"; None if the new object is not the
     record's own. `object_path`: that of the object, whose fields later steps may use; "" for the whole
     reply, None for nothing. `applied`: what the record then holds. `recovery`: how a lost reply is settled.
-    `accepts`: refusals that mean success.
+    `accepts`: refusals that mean success. `size_gb`: of the new object; None if nobody knows it yet.
     """
+    if id_path is not None:
+        options["uses"] = {"creates": 1, **({"gb_added": size_gb} if size_gb != 0 else {})}
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
     return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **options)
 
@@ -105,12 +110,15 @@ def delete(
     *,
     item: str | None = None,
     every_s: float = 0.0,
+    copy_of: Collection[str] = (),
+    snapshots: Collection[str] = (),
     **options: Unpack[CallOptions],
 ) -> Step:
     """Return the call that deletes the object, and its record with it. A 404 or 410 counts as done.
 
     `read`: shows the object, or `item` of its list, and is repeated until it is gone. Without one, the
-    answer to the call has to do.
+    answer to the call has to do. `copy_of`, `snapshots`: the names of what the object was made from, and of
+    its own copies on the platform (`core.uses`).
     """
     effect = StepEffect(accepts=("not_found", "gone"), removes=True)
     call = Call("DELETE", path, **options)
@@ -118,7 +126,22 @@ def delete(
     if read is not None:
         there = Condition("present", any_of=(False,))
         gone = Wait(read, there, DELETE_LAG_S, item, or_gone=True, every_s=every_s)
-    return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone)
+    names = {"names": [*names_of(subject), *snapshots], "copy_of": [*copy_of]}
+    uses = {"deletes": 1, **_gb_deleted(subject), **names}
+    return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone, uses=uses)
+
+
+def names_of(subject: Subject) -> list[str]:
+    """Return the texts that the object is known by: its address and its id."""
+    return [str(subject.address), str(subject.known_id())]
+
+
+def _gb_deleted(subject: Subject) -> Uses:
+    """The size of an object that has one."""
+    sizes = [name for name in SIZES if hasattr(subject.live, name)]
+    applied = subject.record.applied if subject.record is not None else {}
+    known = [value for name in sizes for value in (getattr(subject.live, name), applied.get(name))]
+    return {"gb_deleted": largest(known)} if sizes else {}
 
 
 def set_each(

@@ -10,6 +10,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
+from reconciler.approvals.in_force import all_known, rules_count
 from reconciler.approvals.rules import Authority
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
@@ -58,7 +59,8 @@ class PlanInputs(Struct, frozen=True):
     and moves make of it. `planner`, `older`: have taken each answer as it came, because those of 100,000
     objects do not fit into memory. `unsigned`: addresses whose provider cannot be asked here, and why.
     `lookalikes`: unowned objects, by the recorded address that they resemble. `will_run`: an apply plans.
-    `providers`: the address of each by its name. `own_state`: see `Project`.
+    `providers`: the address of each by its name. `own_state`: see `Project`. `spent`: as of
+    `approvals.judging.spent_on`; an apply looks itself.
     """
 
     desired: Desired
@@ -77,6 +79,7 @@ class PlanInputs(Struct, frozen=True):
     authority: Authority
     providers: Mapping[str, str]
     own_state: bool
+    spent: Any
 
 
 async def gather(
@@ -161,7 +164,17 @@ async def gather(
         authority=project.authority,
         providers={name: client.base_url for name, client in project.providers.items()},
         own_state=project.own_state,
+        spent=None if will_run else await _spent(project, state),
     )
+
+
+async def _spent(project: Project, state: State) -> Any:
+    """What budgets count before this plan; None without budgets."""
+    if not rules_count(project.authority, state):
+        return None
+    from reconciler.approvals.judging import budgets_in, spent_on  # few projects have rules
+
+    return await spent_on(project, budgets_in(all_known(project.authority, state)))
 
 
 def _unreadable(

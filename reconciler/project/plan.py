@@ -126,7 +126,7 @@ def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
         return []
     from reconciler.approvals.judging import asked_of  # few projects have rules
 
-    return asked_of(Terms(inputs.authority, inputs.declared, inputs.state, plan))
+    return asked_of(Terms(inputs.authority, inputs.declared, inputs.state, plan), inputs.spent)
 
 
 def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:

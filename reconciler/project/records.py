@@ -19,7 +19,7 @@ from reconciler.core.model import DISMISSED, Address, Observation, Resource, Sta
 from reconciler.core.steps import Move, Read
 from reconciler.core.wire import parse_time
 from reconciler.core.words import counted
-from reconciler.execution.decisions import Actor, recall, remember
+from reconciler.execution.decisions import MADE, Actor, recall, remember
 from reconciler.execution.parts import Parts, moved_entry
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Importable, owner_of
@@ -69,7 +69,6 @@ def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collecti
     )
 
 
-_MADE = "made"  # what the state remembers: when it was made
 _KNOWN = "older"  # what the state remembers: ids of older objects that a person knows
 ALL = "all"  # in the place of an id: whatever is older
 
@@ -90,7 +89,7 @@ class Older:
     ) -> None:
         self.found: set[str] = set()
         self._state, self._resources, self._capabilities = state, resources, capabilities
-        self._made_at = parse_time(recall(state, _MADE).get("at"))
+        self._made_at = parse_time(recall(state, MADE).get("at"))
         self._known = {*state.ids.values(), *recall(state, _KNOWN).get("ids", ())}
         self._known |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
         self._known |= {id for record in state.records.values() for id in record.applied.get(DISMISSED, ())}
@@ -171,7 +170,7 @@ async def older_objects(project: Project, resources: Mapping[Address, Resource])
 async def note_made(store: Store, actor: Actor) -> None:
     """Remember that the state is made now."""
     now = actor.clock.now().isoformat()
-    await remember(store, actor, _MADE, lambda known: known or {"at": now})
+    await remember(store, actor, MADE, lambda known: known or {"at": now})
 
 
 async def forget(store: Store, address: Address, actor: Actor) -> bool:

@@ -7,6 +7,7 @@ the end is journaled, and everything that only a person can settle is reported.
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -81,15 +82,21 @@ async def run_plan(
     `given`: approvals that it uses up. `resources`: what the manifests declare.
     """
     scopes = needed_scopes(plan, (await project.store.load()).records, resources) or {WHOLE_STATE}
-    async with project.actor().leased(project.store, scopes) as lease:
+    async with project.actor().leased(project.store, scopes) as lease, AsyncExitStack() as ends:
         before, judged = await _still_allowed(project, plan, resources, given)
         began = project.clock.now()
         state, observed = await _as_planned(project, plan, before)
         await remember_platform(project, lease, state)
-        await remember_begun(project, Terms(project.authority, resources, state, plan), lease)
+        terms = Terms(project.authority, resources, state, plan)
+        await remember_begun(project, terms, lease)
         await use_up_answers(project, plan, state, lease)
-        windows = Windows(Terms(project.authority, resources, state, plan), judged.overridden & {*given.now})
+        windows = Windows(terms, judged.overridden & {*given.now})
         run = project.new_id()
+        reserve = None
+        if judged.budgets:
+            from reconciler.approvals.reserving import reserved  # few projects have budgets
+
+            reserve = await ends.enter_async_context(reserved(project, terms, lease, run, judged))
         recorder = Recorder(project.store, lease, run, project.clock, before.records, by=project.by)
         used = [approval.to_json() for approval in judged.counting]
         await recorder.start(plan, observed, used, given.plan)
@@ -110,6 +117,7 @@ async def run_plan(
                 reporter=project.reporter,
                 limits=project.limits,
                 closed=windows.why_not,
+                reserve=reserve,
             )
         )
         on_executor(executor)

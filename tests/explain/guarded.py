@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Said
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Refused
+from reconciler.execution.decisions import MADE, remember
 from reconciler.guardrails import EXTRA, engine
 from reconciler.guardrails.files import read_limits
 from reconciler.manifests.load import load
@@ -92,13 +94,48 @@ def now_in_the_morning(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     return anyio.run(work)
 
 
+GONE = "lifecycle: {deletion: delete, snapshot_before: []}\n"
+COPY = volume("copy", "from: {volume: data}", GONE)
+
+
+def within_budget(*applied: str, wanted: str, old: bool = True) -> Act:
+    """What a plan says that wants `wanted`, after some applies. `old`: the state was made a month ago."""
+
+    def act(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
+        limits, _ = _read(guardrail, folder)
+
+        async def work() -> Sequence[Diagnostic]:
+            stage = Stage(folder)
+            try:
+                project = stage.project()
+                made = (stage.time.now() - timedelta(days=31 if old else 0)).isoformat()
+                await remember(stage.store, project.actor(), MADE, lambda known: {"at": made})
+                for manifests in applied:
+                    gone = ("Volume/shop/copy",) if "copy" not in manifests and COPY in applied[0] else ()
+                    await stage.apply(manifests, approved_deletes=gone)
+                    await stage.time.sleep(3600)
+                guarded = replace(project, authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+                resources = load(["-"] if wanted else [], root=folder, stdin=wanted.encode).resources
+                return (await make_plan(guarded, Desired(resources))).diagnostics
+            finally:
+                await stage.close()
+
+        return anyio.run(work)
+
+    return act
+
+
 def among_manifests(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     """What is said of the page's file where manifests are."""
     (folder / MANIFEST).write_text(guardrail, encoding="utf-8")
     return load([str(folder / MANIFEST)], root=folder).diagnostics
 
 
+DATA = volume(rest=GONE)
 ACTS: dict[str, Act] = {
+    "budget-unknown": within_budget(DATA, wanted=DATA + volume("logs"), old=False),
+    "over-budget": within_budget(DATA, wanted=DATA + volume("logs")),
+    "unprotected-delete": within_budget(DATA + COPY, DATA, wanted=""),
     "guardrail-advised": plan_of("data", 30),
     "guardrail-elsewhere": among_manifests,
     "guardrail-expression": of_file,

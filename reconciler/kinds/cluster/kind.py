@@ -222,6 +222,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             applied=body,
             recovery=calls.recovery(subject, segment(body["org_slug"]), match),
             wait=calls.ready(subject),
+            size_gb=body.get("disk_size_gb", _DEFAULTS["disk_size_gb"]),
         )
         return Decision(Action.CREATE, (step,), reason="no recorded cluster")
 
@@ -275,7 +276,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 advice=(forget,),
             )
         path = path_of("/v1/postgres/", segment(subject.live.id))
-        step = delete(subject, path, Read(path, one(Cluster)))
+        source = restoring.names_of_source(subject.record)
+        step = delete(subject, path, Read(path, one(Cluster)), copy_of=source)
         reason = f"left the manifests with lifecycle deletion: delete; {calls.left_after_delete(subject)}"
         return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 

@@ -4,7 +4,7 @@ Source: platform API, 4.1; platform notes, "Postgres".
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -79,6 +79,15 @@ def renamed_source(record: StateRecord, moved: Mapping[Address, Address]) -> Map
     return {**record.applied, "restore": {**origin, "from": after.name}}
 
 
+def names_of_source(record: StateRecord | None) -> Collection[str]:
+    """Return the address and the id of the cluster that ours was restored from, as far as they are known."""
+    if record is None or not (origin := record.applied.get("restore")):
+        return ()
+    named = origin["from"]
+    address = named if PLATFORM_ID.fullmatch(named) else str(Address(record.address.kind, named))
+    return dict.fromkeys(filter(None, (address, record.applied.get(_SOURCE_ID))))
+
+
 def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
     """Whether `want` is the restore that created the recorded cluster.
 
@@ -113,6 +122,7 @@ def decide_restore(subject: Subject, restore: Restore) -> Decision:
         applied={"name": body["name"], "restore": origin, _SOURCE_ID: source_id},
         recovery=recovery(subject, _organization(source), {"name": body["name"]}),
         wait=ready(subject),
+        size_gb=None,  # that of its source
     )
     problems = tuple(check_restore_point(subject))
     reason = f"from {restore.from_} at {restore.backup_id or restore.pitr_time}"

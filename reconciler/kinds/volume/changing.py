@@ -13,8 +13,8 @@ from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
-from reconciler.kinds.steps import absolute, delete, wait_only
-from reconciler.kinds.volume import snapshots
+from reconciler.kinds.steps import absolute, delete, names_of, wait_only
+from reconciler.kinds.volume import origins, snapshots
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
@@ -36,8 +36,17 @@ def settled(subject: Subject, reply_path: str | None) -> Wait:
 
 def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
     """Return the call that updates `fields` in place."""
+    lowers = [name for name in _SAFEGUARDS if _is_lowered(getattr(subject.live, name), fields.get(name))]
+    uses = {"lowers": lowers, "names": names_of(subject)} if lowers else {}
     path = snapshots.volume_path(subject.address, subject.known_id())
-    return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
+    return absolute(subject, "update", Call("PUT", path, fields), applied=fields, uses=uses)
+
+
+_SAFEGUARDS = ("snapshot_retention", "auto_backup_enabled")
+
+
+def _is_lowered(live: int | None, want: int | None) -> bool:
+    return live is not None and want is not None and want < live
 
 
 def extend_step(subject: Subject, grow: FieldChange) -> Step:
@@ -51,6 +60,7 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
         owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
+        uses={"gb_added": grow.after - grow.before, "to_gb": grow.after},
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
@@ -148,10 +158,12 @@ def remove(subject: Subject) -> Decision:
         return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
     before = [snapshots.take_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
     path = snapshots.volume_path(subject.address, subject.known_id())
+    copy_of = origins.names_of_origin(subject.record)
+    taken = [item.id for item in snapshots.listed(subject)]
     left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
     return Decision(
         Action.DELETE,
-        (*before, delete(subject, path, Read(path, one(Volume)))),
+        (*before, delete(subject, path, Read(path, one(Volume)), copy_of=copy_of, snapshots=taken)),
         impact=Impact.DATA_LOSS,
         reason=f"{left}; {snapshots.left_after_delete(subject)}",
         also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),

@@ -48,6 +48,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
         if value is not None:
             body[name] = value.model_dump(exclude_none=True) if isinstance(value, Spec) else value
     applied = dict(body)
+    size_gb = None  # of a fork, where its source says it
     if spec.wanted_size_gb is not None:
         body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
     origin = spec.origin
@@ -59,6 +60,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
             source = str(Address("Volume", origin.volume, subject.address.app))
             body["source_volume_id"] = OutputRef(source, "id")
             body.setdefault("size_gb", OutputRef(source, "size_gb"))
+            size_gb = origins.size_of_source(origin, subject)
         else:
             body |= origin.model_dump(exclude_none=True)
             known_gb = least_gb or origins.size_of_source(origin, subject) or 0
@@ -85,6 +87,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
             one=Read(snapshots.volume_path(subject.address, FOUND_ID), one(Volume)),
         ),
         wait=settled(subject, reply_path=""),
+        size_gb=size_gb if isinstance(sent := body.get("size_gb", DEFAULT_SIZE_GB), OutputRef) else sent,
         if_refused=_NO_ZONE if zones_taken(subject) or (spec.count or 1) > 1 else "",
     )
     return Decision(action, (step,), reason=reason, diagnostics=tuple(remarks))

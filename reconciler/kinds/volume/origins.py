@@ -71,7 +71,8 @@ def check_origin(
 
 def size_of_source(origin: Origin, subject: Subject) -> int | None:
     """Return the size (GB) of the volume to fork, where the app's list shows it."""
-    source = subject.neighbours.by_id.get(origin.source_volume_id or "")
+    named = Address("Volume", origin.volume or "", subject.address.app)
+    source = subject.neighbours.by_id.get(origin.source_volume_id or subject.referred.get(named, ""))
     return source.size_gb if source is not None else None
 
 
@@ -118,6 +119,14 @@ def renamed_origin(record: StateRecord, moved: Mapping[Address, Address]) -> Map
     if after.ordinal:  # no manifest can name that one
         return {key: value for key, value in record.applied.items() if key != "origin"}
     return {**record.applied, "origin": {"volume": after.name}}
+
+
+def names_of_origin(record: StateRecord | None) -> Collection[str]:
+    """Return the address or the id of what the recorded volume was made from; none where that is unknown."""
+    if record is None or not (origin := record.applied.get("origin")):
+        return ()
+    named = origin.get("volume")
+    return [str(Address(record.address.kind, named, record.address.app))] if named else [*origin.values()]
 
 
 def why_created(origin: Origin | None) -> str:

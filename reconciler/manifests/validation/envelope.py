@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from pydantic_core import PydanticKnownError
 
 from reconciler.core.model import Deletion, Ignore, Lifecycle
-from reconciler.core.spans import checked_span
+from reconciler.core.spans import SpanText
 from reconciler.core.wire import ID
 from reconciler.kinds.manifest import ManifestKind, Spec
 
@@ -116,7 +116,7 @@ class LifecycleBlock(_Block):
         "ask",
         description="auto: restart the machine when an extend requires it (capability machine.restart).",
     )
-    restart_within: Annotated[str, AfterValidator(checked_span)] | None = Field(
+    restart_within: SpanText | None = Field(
         None,
         description="A restart that has been owed for longer is reported as overdue.",
         examples=["14d"],
