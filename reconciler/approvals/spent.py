@@ -1,8 +1,8 @@
 """What counts for budgets: the calls of earlier runs, and what runs under way have reserved.
 
 A call counts from its intent on, unless it is known that it had no effect. What a run has reserved counts
-instead of its calls, until it ends. Whoever counts reads the reservations before the journal: so a run that
-ends meanwhile counts, and once.
+instead of its calls, until it ends. Reservations are read before the journal: so a run that ends meanwhile
+counts, and once.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -345,7 +345,7 @@ class Change(Saved, frozen=True):
     """What a resource needs. `action`: the weightiest action; `also`: the other ones.
 
     `id` is the platform's, where one is known. `advice`: the reason's commands. `waits`: where it may not go
-    out when the plan is made; it is no part of what a plan does.
+    out when the plan is made; the digest of a plan leaves it out.
     """
 
     address: Address
