@@ -55,14 +55,17 @@ class Undecided(NamedTuple):
 class Expression:
     """A condition over variables: true, false, or undecided."""
 
-    def __init__(self, text: str, names: tuple[str, ...], program: Any) -> None:
+    def __init__(self, text: str, names: tuple[str, ...], program: Any, mistake: str = "") -> None:
         self.text = text
+        self._mistake = mistake  # "" for an expression that was compiled
         self.names = names  # of the variables that it uses
         self.of_plan = not any(name.startswith(("change.", "resource.")) for name in names)
         self._program = program
 
     def __call__(self, value_of: Callable[[str], Any]) -> bool | Undecided:
         """The value. `value_of`: of a variable; raises KeyError where nobody knows it."""
+        if self._mistake:
+            return Undecided(f"its expression has a mistake: {self._mistake}")
         known = {}
         for name in self.names:
             try:
@@ -87,6 +90,14 @@ def _reason(said: str, known: Mapping[str, Any]) -> str:
 def compiled(text: str, types: Mapping[str, str]) -> Expression:
     """The condition `text` over variables of these `types`. Raises Mistaken, and EngineMissing."""
     return _compiled(text, tuple(sorted(types.items())))
+
+
+def remembered(text: str, types: Mapping[str, str]) -> Expression:
+    """As `compiled`; always undecided where it has a mistake, as one of another version may have here."""
+    try:
+        return compiled(text, types)
+    except Mistaken as mistaken:
+        return Expression(text, (), None, str(mistaken))
 
 
 @cache

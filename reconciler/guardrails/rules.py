@@ -19,7 +19,7 @@ from reconciler.core.diagnostics import (
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.guardrails import LEVELS
-from reconciler.guardrails.engine import Expression, Undecided, compiled
+from reconciler.guardrails.engine import Expression, Undecided, remembered
 from reconciler.guardrails.limit import Limit, how_to_sign
 from reconciler.guardrails.variables import PlanValues, types_of
 from reconciler.kinds import find_kinds
@@ -126,7 +126,8 @@ class _Rule:
         if answer is True:
             return
         assert expression is not None
-        span = place() if not holds_secrets(find_kinds()[address.kind]) else None
+        kind = find_kinds().get(address.kind)
+        span = place() if kind is not None and not holds_secrets(kind) else None
         shown = tuple(_shown(expression, value_of)) if span is not None else ()
         if isinstance(answer, Undecided):
             yield Finding(self.limit, address, "undecided", answer.why, shown, span)
@@ -137,8 +138,8 @@ class _Rule:
         typed = kind if self.kinds else ""
         if typed not in self._compiled:
             types = types_of(typed, resources=self.of_resources)
-            when = compiled(self._spec.when, types) if self._spec.when is not None else None
-            self._compiled[typed] = when, compiled(self._spec.require, types)
+            when = remembered(self._spec.when, types) if self._spec.when is not None else None
+            self._compiled[typed] = when, remembered(self._spec.require, types)
         return self._compiled[typed]
 
 

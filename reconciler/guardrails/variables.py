@@ -62,7 +62,7 @@ def types_of(kind: str, *, resources: bool = False) -> Mapping[str, str]:
     """The types of all variables, by name. `kind`: "" where a rule names none: then fields have no types."""
     own, parts = ("resource", ("spec",)) if resources else ("change", ("before", "after"))
     found = {f"{own}.{name}": type for name, type in (_OF_BOTH if resources else _OF_CHANGES).items()}
-    for name, type in fields_of(find_kinds()[kind].Spec) if kind else ():
+    for name, type in fields_of(find_kinds()[kind].Spec) if kind in find_kinds() else ():
         found |= {f"{own}.{part}.{name}": type for part in parts}
     return OF_PLANS | found
 

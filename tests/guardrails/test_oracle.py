@@ -28,7 +28,7 @@ def test_the_sets_are_not_trivial() -> None:
 
 
 def _passes_what_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = engine.compiled
+    real = engine.remembered
 
     def lenient(text: str, types: Any) -> Any:
         expression = real(text, types)
@@ -42,7 +42,7 @@ def _passes_what_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return Lenient()
 
-    monkeypatch.setattr(rules, "compiled", lenient)
+    monkeypatch.setattr(rules, "remembered", lenient)
 
 
 def _forgets_the_actions(monkeypatch: pytest.MonkeyPatch) -> None:

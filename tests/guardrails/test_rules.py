@@ -1,5 +1,6 @@
 """Rules over real plans: what they select, what they see, and what they say."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,13 @@ async def test_the_state_remembers_a_rule_that_a_change_removes(stage: Stage, tm
     told = (await run(guarded(stage), stage, volume())).plan.diagnostics  # from the next run on
     assert [each.code for each in told] == ["rules-loosened"]
     assert outcomes(await run(guarded(stage), stage, GROWN)) == {"Volume/shop/data#extend": "done"}
+
+
+async def test_a_remembered_rule_that_this_version_cannot_read_refuses(stage: Stage) -> None:
+    spec = {"kinds": ["Volume"], "require": "change.after.of_a_newer_version > 3", "message": "x"}
+    await stage.apply(volume())
+    project = guarded(stage, before=Said((Limit("Guardrail", "newer", json.dumps(spec)),)))
+    assert await refused(project, stage, GROWN) == ["guardrail-undecided"]
 
 
 async def test_a_new_name_changes_nothing(stage: Stage, tmp_path: Path) -> None:
