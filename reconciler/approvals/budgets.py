@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.approvals.spent import Spent, Use
 from reconciler.core.diagnostics import Diagnostic, as_warning, error
-from reconciler.core.words import counted, in_a_row
+from reconciler.core.words import in_a_row
 from reconciler.guardrails.limit import Limit, how_to_sign
 
 _OF_OBJECTS = ("deletes", "gb_deleted", "gb_added")
@@ -78,8 +78,10 @@ def judge_budgets(
     for limit in budgets:
         earlier = _within(limit.spec.lasts, uses, now)
         lines = [line for line in limit.spec.lines if counting(own, line)]
-        over = list(filter(None, (_over(limit, line, own, earlier) for line in lines)))
-        found += over or filter(None, [_unknown(limit, lines, own, earlier, spent, now)])
+        over = [*filter(None, (_over(limit, line, own, earlier) for line in lines))]
+        gap = f"{spent.why}: nobody knows all that was sent in the last {limit.spec.window}"
+        is_known = spent.since <= now - limit.spec.lasts
+        found += over or _unknown(limit, lines, [*own, *earlier], () if is_known else (gap,))
     if budgets:
         longest = max((limit.spec for limit in budgets), key=lambda spec: spec.lasts)
         found += _unprotected(longest.window, own, _within(longest.lasts, uses, now))
@@ -99,10 +101,9 @@ def _over(limit: Limit, line: str, own: Sequence[Use], earlier: Sequence[Use]) -
     mine = {(use.run, use.step) for use in new}
     used = [use for use in all_uses if (use.run, use.step) not in mine]
     listed = [f"used {use.uses[line] or 'an unknown amount'}: {use}" for use in used[: -_SHOWN - 1 : -1]]
-    more = len(used) - len(listed)
     needs = in_a_row([f"{use.address} ({use.uses[line]})" for use in new[:_SHOWN]])
     left = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-    notes = (*listed, *([f"and {counted(more, 'earlier use')}"] if more else []), f"this plan: {needs}{left}")
+    notes = (*listed, f"this plan: {needs}{left}")
     problem = error(
         "over-budget",
         f"`{limit}` allows `{line}: {most}` in {limit.spec.window}: {_sum(used, line)} used, and this plan "
@@ -129,31 +130,15 @@ def _free_again(limit: Limit, used: Sequence[Use], line: str, too_much: int) -> 
 
 
 def _unknown(
-    limit: Limit,
-    lines: Sequence[str],
-    own: Sequence[Use],
-    earlier: Sequence[Use],
-    spent: Spent,
-    now: datetime,
-) -> Finding | None:
-    """What nobody can count."""
-    if not lines:
-        return None
-    notes = []
-    if spent.since > now - limit.spec.lasts:
-        notes.append(f"{spent.why}: nobody knows all that was sent in the last {limit.spec.window}")
-    for line in lines:
-        unsized = [use for use in (*own, *earlier) if use.uses.get(line, 0) is None]
-        notes += [f"`{line}` of {use.address} is not known ({use.step})" for use in unsized[:_SHOWN]]
-    if not notes:
-        return None
-    problem = error(
-        "budget-unknown",
-        f"`{limit}` limits {in_a_row([f'`{line}`' for line in lines])}, and not all that counts is known",
-        notes=tuple(dict.fromkeys(notes)),
-        about=dict.fromkeys(use.address for line in lines for use in counting(own, line)),
-    )
-    return Finding(problem, limit.name)
+    limit: Limit, lines: Sequence[str], uses: Sequence[Use], gaps: Sequence[str]
+) -> Iterator[Finding]:
+    """What nobody can count on the `lines` that a plan uses. `gaps`: why not all calls are known."""
+    unsized = ((line, use) for line in lines for use in uses if use.uses.get(line, 0) is None)
+    notes = [*gaps, *(f"`{line}` of {use.address} is not known ({use.step})" for line, use in unsized)]
+    if lines and notes:
+        named = in_a_row([f"`{line}`" for line in lines])
+        message = f"`{limit}` limits {named}, and not all that counts is known"
+        yield Finding(error("budget-unknown", message, notes=(*notes[:_SHOWN],)), limit.name)
 
 
 def _unprotected(window: str, own: Sequence[Use], earlier: Sequence[Use]) -> Iterator[Finding]:

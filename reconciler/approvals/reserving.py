@@ -4,10 +4,10 @@ A note of the state holds the reservations. It is changed under the lease of the
 before the journal.
 """
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import anyio
 from msgspec import to_builtins
@@ -29,11 +29,7 @@ from reconciler.state.store import WHOLE_STATE, Lease
 
 @asynccontextmanager
 async def reserved(
-    project: Project,
-    terms: Terms,
-    lease: Lease,
-    run: str,
-    judged: Judged,
+    project: Project, terms: Terms, lease: Lease, run: str, judged: Judged
 ) -> AsyncIterator[Reserve]:
     """Reserve what a run will send, until the block ends. Raises Refused where a budget does not allow it.
 
@@ -83,57 +79,44 @@ class _Reservation:
 
     async def end(self) -> None:
         """Reserve nothing any more: the journal has what was sent."""
+        project = self._project
         try:
-            await remember(
-                self._project.store, self._project.actor(), BUDGETS, self._without_own, self._lease
-            )
+            await remember(project.store, project.actor(), BUDGETS, self._with, self._lease)
         except (Locked, StoreError) as failure:
-            self._project.reporter.note(
-                f"what this run reserved counts until the next apply about the same: {failure.message}"
-            )
+            left = "what this run reserved counts until the next apply about the same"
+            project.reporter.note(f"{left}: {failure.message}")
 
     async def _reserve(self, own: Sequence[Use]) -> None:
         """Replace what this run has reserved. Raises Refused, and changes nothing, where that is too much."""
-        if WHOLE_STATE in self._lease.scopes:
-            await self._judge_and_write(own, self._lease)
-            return
-        store = self._project.store
-        async with self._project.actor().for_a_note(store).leased(store, {WHOLE_STATE}) as whole:
-            await self._judge_and_write(own, whole)
-
-    async def _judge_and_write(self, own: Sequence[Use], whole: Lease) -> None:
         project, environment = self._project, self._terms.plan.context.environment
-        spent, now = await read_spent(project, self._budgets), project.clock.now()
-        found = judge_budgets(self._budgets, own, spent, self._lease.scopes, environment, now)
-        problems = [finding.diagnostic(self._signed, asks=False) for finding in found]
-        if has_errors(problems):
-            raise Refused("this is more than a budget allows; it was not sent", problems)
-        written = [to_builtins(use) for use in _summed(own)]
-
-        def new(before: Content) -> Content:
-            kept = [use for use in self._without_own(before).get("reserved", ()) if self._counts(use)]
-            return {"reserved": [*kept, *written]}
-
-        await remember(project.store, project.actor(), BUDGETS, new, whole)
+        async with AsyncExitStack() as stack:
+            whole = self._lease
+            if WHOLE_STATE not in whole.scopes:
+                actor = project.actor().for_a_note(project.store)
+                whole = await stack.enter_async_context(actor.leased(project.store, {WHOLE_STATE}))
+            spent, now = await read_spent(project, self._budgets), project.clock.now()
+            found = judge_budgets(self._budgets, own, spent, self._lease.scopes, environment, now)
+            problems = [finding.diagnostic(self._signed, asks=False) for finding in found]
+            if has_errors(problems):
+                raise Refused("this is more than a budget allows; it was not sent", problems)
+            await remember(project.store, project.actor(), BUDGETS, partial(self._with, own=own), whole)
         self._uses = {use.step: use for use in own}
 
-    def _without_own(self, before: Content) -> Content:
-        left = [use for use in before.get("reserved", ()) if use["run"] != self._run]
-        return {"reserved": left} if left else {}
+    def _with(self, note: Content, own: Sequence[Use] = ()) -> Content:
+        """`note` with `own` in the place of what this run reserved.
 
-    def _counts(self, use: Mapping[str, Any]) -> bool:
-        """Whether another run's reservation may still be sent."""
-        return use["scope"] not in self._lease.scopes
+        Without what others reserved in the scopes that it holds: they cannot send it any more.
+        """
+        others = [use for use in note.get("reserved", ()) if use["run"] != self._run]
+        kept = [use for use in others if use["scope"] not in self._lease.scopes]
+        left = [*kept, *map(to_builtins, _summed(own))]
+        return {"reserved": left} if left else {}
 
 
 def _summed(uses: Sequence[Use]) -> Sequence[Use]:
     """`uses`, with one for all calls of a scope that use nothing else: a plan may have very many."""
-    plain: dict[str, list[Use]] = defaultdict(list)
-    for use in uses:
-        if use.uses.keys() <= {"calls"}:
-            plain[use.scope].append(use)
-    sums = [
-        replace(of_scope[0], step="", address="", path="", uses={"calls": len(of_scope)})
-        for of_scope in plain.values()
-    ]
-    return [*sums, *(use for use in uses if not use.uses.keys() <= {"calls"})]
+    plain = [use for use in uses if use.uses.keys() == {"calls"}]
+    of_scopes = Counter(use.scope for use in plain)
+    blank = [replace(use, step="", address="", path="") for use in plain[:1]]
+    sums = [replace(blank[0], scope=scope, uses={"calls": count}) for scope, count in of_scopes.items()]
+    return [*sums, *(use for use in uses if use.uses.keys() != {"calls"})]

@@ -36,17 +36,14 @@ def settled(subject: Subject, reply_path: str | None) -> Wait:
 
 def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
     """Return the call that updates `fields` in place."""
-    lowers = [name for name in _SAFEGUARDS if _is_lowered(getattr(subject.live, name), fields.get(name))]
+    known = ((name, getattr(subject.live, name)) for name in _SAFEGUARDS if name in fields)
+    lowers = [name for name, live in known if live is not None and fields[name] < live]
     uses = {"lowers": lowers, "names": names_of(subject)} if lowers else {}
     path = snapshots.volume_path(subject.address, subject.known_id())
     return absolute(subject, "update", Call("PUT", path, fields), applied=fields, uses=uses)
 
 
 _SAFEGUARDS = ("snapshot_retention", "auto_backup_enabled")
-
-
-def _is_lowered(live: int | None, want: int | None) -> bool:
-    return live is not None and want is not None and want < live
 
 
 def extend_step(subject: Subject, grow: FieldChange) -> Step:

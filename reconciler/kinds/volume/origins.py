@@ -125,8 +125,8 @@ def names_of_origin(record: StateRecord | None) -> Collection[str]:
     """Return the address or the id of what the recorded volume was made from; none where that is unknown."""
     if record is None or not (origin := record.applied.get("origin")):
         return ()
-    named = origin.get("volume")
-    return [str(Address(record.address.kind, named, record.address.app))] if named else [*origin.values()]
+    kind, app = record.address.kind, record.address.app
+    return [str(Address(kind, of, app)) if field == "volume" else of for field, of in origin.items()]
 
 
 def why_created(origin: Origin | None) -> str:
