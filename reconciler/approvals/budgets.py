@@ -81,7 +81,7 @@ def judge_budgets(
         over = [*filter(None, (_over(limit, line, own, earlier) for line in lines))]
         gap = f"{spent.why}: nobody knows all that was sent in the last {limit.spec.window}"
         is_known = spent.since <= now - limit.spec.lasts
-        found += over or _unknown(limit, lines, [*own, *earlier], () if is_known else (gap,))
+        found += over or _unknown(limit, lines, own, earlier, () if is_known else (gap,))
     if budgets:
         longest = max((limit.spec for limit in budgets), key=lambda spec: spec.lasts)
         found += _unprotected(longest.window, own, _within(longest.lasts, uses, now))
@@ -130,15 +130,16 @@ def _free_again(limit: Limit, used: Sequence[Use], line: str, too_much: int) -> 
 
 
 def _unknown(
-    limit: Limit, lines: Sequence[str], uses: Sequence[Use], gaps: Sequence[str]
+    limit: Limit, lines: Sequence[str], own: Sequence[Use], earlier: Sequence[Use], gaps: Sequence[str]
 ) -> Iterator[Finding]:
     """What nobody can count on the `lines` that a plan uses. `gaps`: why not all calls are known."""
-    unsized = ((line, use) for line in lines for use in uses if use.uses.get(line, 0) is None)
+    unsized = ((line, use) for line in lines for use in (*own, *earlier) if use.uses.get(line, 0) is None)
     notes = [*gaps, *(f"`{line}` of {use.address} is not known ({use.step})" for line, use in unsized)]
     if lines and notes:
         named = in_a_row([f"`{line}`" for line in lines])
         message = f"`{limit}` limits {named}, and not all that counts is known"
-        yield Finding(error("budget-unknown", message, notes=(*notes[:_SHOWN],)), limit.name)
+        about = dict.fromkeys(use.address for line in lines for use in counting(own, line))
+        yield Finding(error("budget-unknown", message, notes=(*notes[:_SHOWN],), about=about), limit.name)
 
 
 def _unprotected(window: str, own: Sequence[Use], earlier: Sequence[Use]) -> Iterator[Finding]:

@@ -166,6 +166,7 @@ async def test_a_state_that_is_younger_than_the_window_asks_for_a_signature(
     at, wanted = project(stage, budget(creates=5), people=[ana]), volumes("a")
     (problem,) = await refused(at, stage, wanted)
     assert problem.code == "budget-unknown"
+    assert problem.addresses == ("Volume/shop/a",)
     assert problem.notes == (
         "the state was made at 2026-01-01 00:00 UTC: nobody knows all that was sent in the last 24h",
     )
