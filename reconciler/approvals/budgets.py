@@ -122,10 +122,7 @@ def _free_again(limit: Limit, used: Sequence[Use], line: str, too_much: int) -> 
         if too_much <= 0:
             if use.at is not None:
                 return f"enough is free again at {use.at + limit.spec.lasts:%Y-%m-%d %H:%M:%S} UTC"
-            return (
-                f"enough is free again when run {use.run} has ended; if it was killed, the next apply in "
-                f"`{use.scope}` frees it"
-            )
+            return f"enough is free again when run {use.run} has ended, or an apply in `{use.scope}` begins"
     return "split the plan: it alone needs more"
 
 

@@ -33,8 +33,7 @@ async def reserved(
 ) -> AsyncIterator[Reserve]:
     """Reserve what a run will send, until the block ends. Raises Refused where a budget does not allow it.
 
-    The value reserves more, before a call that the plan did not know. `lease`: of the run. `judged`: under
-    that lease.
+    The value reserves more, before a call that the plan did not know. `judged`: under the run's `lease`.
     """
     reservation = _Reservation(project, terms, lease, run, judged)
     await reservation.begin()

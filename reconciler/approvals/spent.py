@@ -40,9 +40,8 @@ class Use(Struct, frozen=True, omit_defaults=True):
     at: datetime | None = None
 
     def __str__(self) -> str:
-        who, run = self.by or "somebody", f"run {self.run}"
         when = f"{self.at:%Y-%m-%d %H:%M} UTC" if self.at is not None else "reserved"
-        return f"{when}, by {who}: {self.address or 'other calls'} ({run})"
+        return f"{when}, by {self.by or 'somebody'}: {self.address or 'other calls'} (run {self.run})"
 
 
 class Spent(Struct, frozen=True):
@@ -120,11 +119,8 @@ def _uses_of(intent: JournalEntry) -> Uses:
         found |= {"deletes": 1, "names": [str(intent.address)]} | ({"gb_deleted": None} if sized else {})
     if intent.data.get("creates"):
         found |= {"creates": 1} | ({"gb_added": None} if sized else {})
-    if path.endswith("/extend"):
-        found["gb_added"] = None
-    if path.endswith("/restart"):
-        found["restarts"] = 1
-    return found
+    more: dict[str, dict[str, Any]] = {"extend": {"gb_added": None}, "restart": {"restarts": 1}}
+    return found | more.get(path.rpartition("/")[2], {})
 
 
 def uses_of_plan(plan: Plan, run: str = "", by: str = "") -> Sequence[Use]:

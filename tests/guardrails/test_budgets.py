@@ -329,7 +329,7 @@ async def test_a_run_leaves_no_reservation_and_a_killed_one_does_until_its_scope
     await reserve(dead)
     (problem,) = await refused(at, stage, volumes("a", "b"))
     assert problem.help.startswith(
-        "enough is free again when run dead has ended; if it was killed, the next apply in `blog` frees it"
+        "enough is free again when run dead has ended, or an apply in `blog` begins"
     )
     await reserve(own)
     await applied(at, stage, volumes("a", "b"))  # nobody but this run can send anything in `shop`
