@@ -332,9 +332,8 @@ class World:
 
     async def run(self, unlucky: float, *own: str) -> None:
         """One apply, or a plan that is kept for later. `own`: the app that it is about."""
-        place = (
-            self._place
-        )  # what an object store's driver starts survives no fork, as `lease_over` makes one
+        place = self._place
+        # What an object store's driver starts survives no fork, as `lease_over` makes one.
         bury = place._end_leases if isinstance(place, Prefix) else place.lease_over
         process = Process(self.rng, unlucky, bury=bury)
         project, store = self.project(process)
