@@ -31,6 +31,7 @@ from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, as_warning, error, warning
 from reconciler.core.model import Address
 from reconciler.core.spans import LONGEST
+from reconciler.core.uses import SIZES
 from reconciler.core.words import counted
 from reconciler.guardrails.limit import Limit
 from reconciler.project.files import read_file
@@ -153,7 +154,6 @@ def _key(kind: str, base64: str) -> bytes | None:
         return None
 
 
-_SIZES = ("size_gb", "disk_size_gb")
 _STEPS = (
     command("plan", "--rehearse", "--out", "FILE"),
     command("approve", "FILE", "--reason", "TEXT"),
@@ -336,13 +336,13 @@ class _Sizes:
         self._said: dict[Address, list[Any]] = defaultdict(list)
         for change in terms.plan.changes:
             for field in change.fields:
-                if field.path in _SIZES:
+                if field.path in SIZES:
                     self._said[change.address] += field.before, field.after
 
     def __call__(self, address: Address) -> float | None:
         said = [*self._said.get(address, ())]
         record, resource = self._state.records.get(address), self._resources.get(address)
-        for name in _SIZES:
+        for name in SIZES:
             said += [record.applied.get(name)] if record is not None else []
             said += [getattr(resource.spec, name, None)] if resource is not None else []
         return max((size for size in said if isinstance(size, int | float)), default=None)

@@ -65,20 +65,7 @@ def _folder(pattern: str) -> str:
 def without_guardrails(patterns: Sequence[str], read: "Reader") -> "Reader":
     """`read`, without the files of guardrails: a project may keep its manifests in the root."""
     begins = tuple("" if (folder := _folder(pattern)) == "." else folder for pattern in patterns)
-
-    def others(
-        paths: Sequence[str],
-        root: Path,
-        stdin: Callable[[], bytes] | None,
-        problems: list[Diagnostic],
-        apart: str,
-    ) -> Iterator[tuple[str, bytes]]:
-        """As `read_files`."""
-        for name, data in read(paths, root, stdin, problems, apart):
-            if not (name.startswith(begins) and holds_guardrails(patterns, name)):
-                yield name, data
-
-    return others
+    return _only(read, lambda name: not (name.startswith(begins) and holds_guardrails(patterns, name)))
 
 
 def _load(patterns: Sequence[str], folders: Sequence[str], root: Path, at: "Revision | None") -> "Loaded":
@@ -87,18 +74,22 @@ def _load(patterns: Sequence[str], folders: Sequence[str], root: Path, at: "Revi
     from reconciler.manifests.load import load
 
     read = at.read_files if at is not None else partial(read_files, within=root)
+    matching = _only(read, partial(holds_guardrails, patterns))
+    paths = [os.path.relpath(root / folder) for folder in folders]
+    return load(paths, root=root, kinds=find_guardrails(), read=matching, apart="")
 
-    def matching(
+
+def _only(read: "Reader", wanted: Callable[[str], bool]) -> "Reader":
+    """`read`, of the files whose names are `wanted`."""
+
+    def reader(
         paths: Sequence[str],
         root: Path,
         stdin: Callable[[], bytes] | None,
         problems: list[Diagnostic],
         apart: str,
     ) -> Iterator[tuple[str, bytes]]:
-        """As `read_files`, without files in these folders that no pattern names."""
-        for name, data in read(paths, root, stdin, problems, apart):
-            if holds_guardrails(patterns, name):
-                yield name, data
+        """As `read_files`."""
+        return ((name, data) for name, data in read(paths, root, stdin, problems, apart) if wanted(name))
 
-    paths = [os.path.relpath(root / folder) for folder in folders]
-    return load(paths, root=root, kinds=find_guardrails(), read=matching, apart="")
+    return reader

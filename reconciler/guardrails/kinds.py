@@ -46,7 +46,7 @@ class GuardrailSpec(Spec):
         description="Only of these kinds; they give `before`, `after` and `spec` their types.",
         examples=[["Volume"]],
     )
-    actions: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]
+    actions: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]  # words of a tuple
         [], description="Only changes with one of these actions.", examples=[["extend"]]
     )
     when: str | None = Describe(
@@ -143,7 +143,7 @@ class WindowSpec(Spec):
     Of several windows for one impact, one has to be open.
     """
 
-    impacts: list[Literal[IMPACTS]] = Describe(  # type: ignore[valid-type]
+    impacts: list[Literal[IMPACTS]] = Describe(  # type: ignore[valid-type]  # words of a tuple
         min_length=1, description="The impacts, as a plan shows them.", examples=[["restart", "downtime"]]
     )
     opens: Annotated[str, AfterValidator(checked_cron)] = Describe(
@@ -199,7 +199,7 @@ class FreezeSpec(Spec):
         alias="from", description="The time at which it begins.", examples=["2026-11-26T00:00Z"]
     )
     until: _Time = Describe(description="Its end: then, changes go out.", examples=["2026-11-30T12:00Z"])
-    exempt: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]
+    exempt: list[Literal[ACTIONS]] = Describe(  # type: ignore[valid-type]  # words of a tuple
         [], alias="except", description="Changes that do nothing else go on.", examples=[["snapshot"]]
     )
     reason: str = Describe(min_length=1, description="Why nothing may change.", examples=["sale"])

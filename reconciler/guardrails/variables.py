@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from reconciler.core.context import BASE
 from reconciler.core.model import Action, Address, Change, Impact, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
+from reconciler.core.uses import SIZES
 from reconciler.kinds import find_kinds
 
 _WORDS = {int: "int", float: "number", str: "text", bool: "bool"}
-_SIZES = ("size_gb", "disk_size_gb")
 _GROWS = frozenset({Action.CREATE, Action.RESTORE, Action.EXTEND})
 ACTIONS = tuple(action.value for action in Action if action.changes_something)
 
@@ -273,13 +273,13 @@ def _nested(applied: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 def gigabytes(fields: Mapping[str, Any]) -> int | None:
     """The size among fields; None where nobody knows it."""
-    return next((fields[name] for name in _SIZES if isinstance(fields.get(name), int)), None)
+    return next((fields[name] for name in SIZES if isinstance(fields.get(name), int)), None)
 
 
 @cache
 def has_size(kind: str) -> bool:
     """Whether objects of a kind hold gigabytes."""
-    return kind in find_kinds() and any(name in find_kinds()[kind].Spec.model_fields for name in _SIZES)
+    return kind in find_kinds() and any(name in find_kinds()[kind].Spec.model_fields for name in SIZES)
 
 
 def _calls(steps: Sequence[Step]) -> Sequence[Mapping[str, Any]]:

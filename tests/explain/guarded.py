@@ -15,6 +15,7 @@ from reconciler.core.errors import Refused
 from reconciler.execution.decisions import MADE, remember
 from reconciler.guardrails import EXTRA, engine
 from reconciler.guardrails.files import read_limits
+from reconciler.guardrails.limit import Limit
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import apply
@@ -29,7 +30,7 @@ def of_file(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     return _read(guardrail, folder)[1]
 
 
-def _read(guardrail: str, folder: Path) -> tuple[Sequence[object], Sequence[Diagnostic]]:
+def _read(guardrail: str, folder: Path) -> tuple[Sequence[Limit], Sequence[Diagnostic]]:
     (folder / "guardrails").mkdir(exist_ok=True)
     (folder / "guardrails/growth.yaml").write_text(guardrail, encoding="utf-8")
     return read_limits(["guardrails/*.yaml"], folder)
@@ -61,7 +62,7 @@ def plan_of(name: str, size_gb: int) -> Act:
             stage = Stage(folder)
             try:
                 await stage.apply(volume())
-                project = replace(stage.project(), authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+                project = replace(stage.project(), authority=Authority(Said(tuple(limits))))
                 resources = load([str(folder / MANIFEST)], root=folder).resources
                 return (await make_plan(project, Desired(resources))).diagnostics
             finally:
@@ -82,7 +83,7 @@ def now_in_the_morning(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
             await stage.apply(volume())
             stage.hold()
             await stage.time.sleep(9 * 3600)
-            project = replace(stage.project(), authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+            project = replace(stage.project(), authority=Authority(Said(tuple(limits))))
             resources = loaded(stage, volume(spec="region: ams, size_gb: 20"))
             given = Given(now=("Volume/shop/data",))
             with pytest.raises(Refused) as refused:
@@ -114,7 +115,7 @@ def within_budget(*applied: str, wanted: str, old: bool = True) -> Act:
                     gone = ("Volume/shop/copy",) if "copy" not in manifests and COPY in applied[0] else ()
                     await stage.apply(manifests, approved_deletes=gone)
                     await stage.time.sleep(3600)
-                guarded = replace(project, authority=Authority(Said(tuple(limits))))  # type: ignore[arg-type]
+                guarded = replace(project, authority=Authority(Said(tuple(limits))))
                 resources = load(["-"] if wanted else [], root=folder, stdin=wanted.encode).resources
                 return (await make_plan(guarded, Desired(resources))).diagnostics
             finally:
