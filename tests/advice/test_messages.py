@@ -21,6 +21,7 @@ from tests.cli.harness import Project, Ran, Sandbox, cluster, volume
 from tests.cli.test_state import damage, state_file
 from tests.explain.pages import diagnostics_of, read_page
 from tests.explain.pages import situation as situation_file
+from tests.guardrails.limits import closed_now, written
 from tests.revisions.repository import ISOLATED, commit, git
 from tests.state.encryption.doubles import ANA
 
@@ -244,19 +245,25 @@ def an_id_is_not_recorded(scene: Scene) -> Steps:
     yield {}
 
 
-def a_delete_needs_people(scene: Scene) -> Steps:
-    project, root = scene.project, scene.project.root
+def signing(project: Project, settings: str = "") -> dict[str, str]:
+    """Makes `project` a repository whose git signs for somebody; what the words of an approval stand for."""
+    root = project.root
     ana = make(root.parent, "ana@example.com")
     git(root, "init", "-q", "-b", "main")
     project.write(".reconcile/\n*.plan*\n", ".gitignore")
-    rules = "approvals: {rules: [{when: {action: delete}}]}\nenvironments: {prod: {}}\n"
-    project.write(f"manifests: [manifests]\n{rules}", "reconcile.yaml")
+    project.write(f"manifests: [manifests]\n{settings}", "reconcile.yaml")
     project.write(ana.line(), "allowed_signers")
-    project.write(volume(scene.app) + "lifecycle: {deletion: delete}\n" + volume(scene.app, "other"))
     commit(root)
     git(root, "config", "gpg.format", "ssh")
     git(root, "config", "user.signingkey", str(ana.key))
     project.env |= ISOLATED
+    return {"FILE": "the.plan", "TEXT": "why", "FILE.NAME.approval": f"the.plan.{ana.name}.approval"}
+
+
+def a_delete_needs_people(scene: Scene) -> Steps:
+    project, root = scene.project, scene.project.root
+    project.write(volume(scene.app) + "lifecycle: {deletion: delete}\n" + volume(scene.app, "other"))
+    words = signing(project, "approvals: {rules: [{when: {action: delete}}]}\nenvironments: {prod: {}}\n")
     project.run("state", "init", "--env", "prod")
     project.run("apply", "--auto-approve", "--env", "prod")
     project.write(volume(scene.app, "other"))
@@ -264,10 +271,45 @@ def a_delete_needs_people(scene: Scene) -> Steps:
     told = text(project.run("apply", "--auto-approve", "--env", "prod", code=1))
     assert "--approve-delete" not in told
     yield told
-    yield {"FILE": "the.plan", "FILE.NAME.approval": f"the.plan.{ana.name}.approval"}
+    yield words
 
 
-STEPS = {a_delete_needs_people}
+def a_budget_cannot_count(scene: Scene) -> Steps:
+    words = signing(scene.applied())
+    scene.project.write(written("Budget", {"window": "24h", "most": {"creates": 9}}), "guardrails/some.yaml")
+    scene.project.write(volume(scene.app) + volume(scene.app, "more"))
+    yield text(scene.project.run("apply", "--auto-approve", code=1))
+    yield words
+
+
+def an_object_and_its_copy_would_go(scene: Scene) -> Steps:
+    project, deletable = scene.project, "lifecycle: {deletion: delete}\n"
+    scene.applied(deletable, volume(scene.app, "copy", spec="from: {volume: data}"), deletable)
+    words = signing(project)
+    project.write(written("Budget", {"window": "1m", "most": {"creates": 9}}), "guardrails/some.yaml")
+    project.write("")
+    approved = (
+        word for name in ("data", "copy") for word in ("--approve-delete", f"Volume/{scene.app}/{name}")
+    )
+    yield text(project.run("apply", "--auto-approve", *approved, code=1))
+    yield words
+
+
+def a_change_waits_for_a_window(scene: Scene) -> Steps:
+    project = scene.applied()
+    words = signing(project)
+    project.write(closed_now(), "guardrails/some.yaml")
+    project.write(volume(scene.app, spec="region: ams, size_gb: 20"))
+    yield text(project.run("apply", "--auto-approve", "--now", scene.data, code=1))
+    yield words
+
+
+STEPS = {
+    a_delete_needs_people,
+    a_budget_cannot_count,
+    an_object_and_its_copy_would_go,
+    a_change_waits_for_a_window,
+}
 SITUATIONS: dict[Situation, Sequence[str]] = {  # with the codes that their texts must have
     the_state_is_missing: ("state-missing",),
     the_state_is_missing_and_a_mark_tells: (),
@@ -289,6 +331,9 @@ SITUATIONS: dict[Situation, Sequence[str]] = {  # with the codes that their text
     a_secret_stands_in_a_manifest: ("secret-literal",),
     an_id_is_not_recorded: (),
     a_delete_needs_people: ("approval-needed",),
+    a_budget_cannot_count: ("budget-unknown",),
+    an_object_and_its_copy_would_go: ("unprotected-delete",),
+    a_change_waits_for_a_window: ("window-closed",),
 }
 TYPED_BY_OTHER_TESTS = {
     "older-objects": "it takes a state that is younger than its platform: tests/cli/test_state_missing.py",

@@ -11,23 +11,11 @@ import yaml
 
 from tests.advice.laid_out import laid_out
 from tests.approvals.people import make
-from tests.guardrails.limits import read, written
+from tests.guardrails.limits import closed_now, read, written
 from tests.guardrails.test_commands import grow, guard
 from tests.inprocess import Command
 
 DATA = "Volume/shop/data"
-
-
-def closed_now(name: str = "nights") -> str:
-    """A window that opens in some six hours."""
-    opens = datetime.now(UTC) + timedelta(hours=6)
-    spec = {
-        "impacts": ["online", "restart"],
-        "opens": f"{opens:%-M %-H} * * *",
-        "for": "1h",
-        "timezone": "UTC",
-    }
-    return written("Window", spec, name)
 
 
 def test_what_waits_is_told_and_left_and_a_signature_lets_it_go(shop: Command, tmp_path: Path) -> None:
