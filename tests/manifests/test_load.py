@@ -1,9 +1,12 @@
 """From documents to resources: addresses, counts, references, defaults."""
 
 import gc
+from itertools import count
+from weakref import ref
 
 import pytest
 
+from reconciler.core import garbage
 from reconciler.core.diagnostics import Span
 from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, Deletion, Lifecycle
@@ -114,13 +117,17 @@ def test_an_unused_policy_is_not_blamed_while_documents_are_missing(load_files: 
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_nothing_that_was_loaded_is_looked_through_for_garbage(load_files: LoadFiles, enabled: bool) -> None:
+def test_nothing_that_was_loaded_is_looked_through_for_garbage(
+    load_files: LoadFiles, enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "_uses", count())  # other tests have used it, too
     looks: list[int] = []
 
     def noted(phase: str, info: dict[str, int]) -> None:
         looks.append(info["generation"])
 
     gc.unfreeze()  # what another test may have frozen
+    gc.collect()
     threshold = gc.get_threshold()
     gc.set_threshold(100, 10, 10)
     gc.callbacks.append(noted)
@@ -138,6 +145,18 @@ def test_nothing_that_was_loaded_is_looked_through_for_garbage(load_files: LoadF
         gc.set_threshold(*threshold)
     assert len(made) == 10_000
     assert gc.get_freeze_count() == 0
+
+
+def test_a_process_that_lives_on_collects_its_garbage() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    for _ in range(100):
+        with collector_paused():
+            left = ref(Cycle())
+    gc.collect(0)  # of the youngest generation alone
+    assert left() is None
 
 
 def test_equal_specs_are_one_and_others_are_not(load_files: LoadFiles) -> None:
