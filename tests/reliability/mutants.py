@@ -19,8 +19,8 @@ from tests.reliability.planting import Change, Mutant, hunt_all
 SEEDS = 2000
 
 
-def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(name, (Change(file, old, new),))
+def _mutant(name: str, file: str, old: str, new: str, test: str = "") -> Mutant:
+    return Mutant(name, (Change(file, old, new),), test=test)
 
 
 OUTCOME = "services/outcome.py"
@@ -210,18 +210,21 @@ OWN: tuple[Mutant, ...] = (
         SENDING,
         "        if says_gone(step, outcome):\n            # A token",
         "        if False:\n            # A token",
+        test="tests/execution/test_deleting.py",
     ),
     _mutant(
         "the baseline is not looked at",
         SETTLING,
         " and item.id not in intent.baseline",
         "",
+        test="tests/kinds/test_cases.py",
     ),
     _mutant(
         "the baseline is not kept",
         SENDING,
         "baseline=tuple(item.id for item in listed.possible(step.find.match)) if step.find else ()",
         "baseline=()",
+        test="tests/execution/test_resolving.py",
     ),
     Mutant(
         "what is tracked already is a candidate, and is not looked for once more",
@@ -259,6 +262,7 @@ OWN: tuple[Mutant, ...] = (
         DECIDING,
         "for address, question in self._request.undecided.items():",
         "for address, question in {}.items():",
+        test="tests/execution/test_settling.py",
     ),
     _mutant(
         "a saved plan runs although a call was lost since",

@@ -119,11 +119,13 @@ async def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(
         holder.beat(lease)
 
     fast = SimulatedClock()  # of a watcher to whom it seems that nothing has moved for long enough
-    watcher = opened(Between(bucket, "", b'"ended": true', beat), fast)
+    between = Between(bucket, "", b'"ended": true', beat)
+    watcher = opened(between, fast)
     for _ in range(2):
         with pytest.raises(Locked):
             await watcher.lease(["shop"], "ben")
         fast.elapsed_s += 2 * LEASE_S
+    assert between.act is None, "nothing was written at that moment"
     await holder.check(lease, for_s=5)
 
 
