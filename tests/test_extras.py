@@ -29,6 +29,7 @@ SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
 AGENTS = {"reconciler.agents.server"}
+CONTROLLER = {f"reconciler.controller.{name}" for name in ("metrics", "web")}
 OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
 
 
@@ -138,11 +139,11 @@ def test_plan_and_apply_need_no_extra(
 @pytest.mark.parametrize(
     ("extras", "missing"),
     [
-        ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES | AGENTS),
-        (("sandbox",), KIT | OBJECTS | POSTGRES | AGENTS),
-        (("provider",), OBJECTS | AGENTS),  # it brings all that serves
-        (("objects",), SANDBOX_FRONT | KIT | POSTGRES | AGENTS),
-        (("postgres",), SANDBOX_FRONT | KIT | OBJECTS | AGENTS),
+        ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES | AGENTS | CONTROLLER),
+        (("sandbox",), KIT | OBJECTS | POSTGRES | AGENTS | CONTROLLER),
+        (("provider",), OBJECTS | AGENTS | CONTROLLER),  # it brings all else that serves
+        (("objects",), SANDBOX_FRONT | KIT | POSTGRES | AGENTS | CONTROLLER),
+        (("postgres",), SANDBOX_FRONT | KIT | OBJECTS | AGENTS | CONTROLLER),
         (("all",), set()),
     ],
     ids=["none", "sandbox", "provider", "objects", "postgres", "all"],

@@ -42,7 +42,8 @@ LAYERS = (
     {"api"},
     {"demo"},
     {"agents"},
-    {"cli", "controller"},
+    {"controller"},
+    {"cli"},
     {"__main__"},
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
@@ -74,12 +75,13 @@ HOMES = {
     "click": {"cli"},
     "mcp": {"agents"},
     "rich": {"cli"},
-    "starlette": {KIT, SANDBOX},
-    "uvicorn": {KIT, SANDBOX},
+    "prometheus_client": {"controller"},
+    "starlette": {KIT, SANDBOX, "controller"},
+    "uvicorn": {KIT, SANDBOX, "controller"},
     "authlib": {KIT},
     "cloudevents": {KIT, SANDBOX},
     "junitparser": {CHECK},
-    "jinja2": {KIT, SANDBOX, "reports"},
+    "jinja2": {KIT, SANDBOX, "controller", "reports"},
 }
 PRINTS = {"cli"}
 # What belongs to the process, not to a run, comes into the other layers as a value: runs share a process.

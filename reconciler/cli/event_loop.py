@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import click
 
-from reconciler.cli.signals import look, noted
+from reconciler.cli.signals import forget, look, noted, signalled
 
 if TYPE_CHECKING:
     from reconciler.execution.executor import Executor
@@ -56,3 +56,17 @@ def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
 
     anyio.run(watched)
     return results[0]
+
+
+def serve(main: Callable[[anyio.Event], Awaitable[None]]) -> None:
+    """Run `main`, which ends once its event is set: by the first signal. The exit code does not show that."""
+
+    async def watched() -> None:
+        loop, stopped = asyncio.get_running_loop(), anyio.Event()
+        with noted(lambda: loop.call_soon_threadsafe(stopped.set)):
+            if signalled(0):
+                stopped.set()
+            await main(stopped)
+
+    anyio.run(watched)
+    forget()

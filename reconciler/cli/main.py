@@ -23,6 +23,7 @@ VERBS = {
     "Daily": {
         "plan": Verb("plan", "show what apply would do"),
         "apply": Verb("apply", "make the platform match the manifests"),
+        "controller": Verb("controller", "run by itself: look, do what is allowed, propose the rest"),
         "drift": Verb("drift", "show what changed on the platform without us"),
         "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
         "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),

@@ -43,6 +43,11 @@ def signalled(otherwise: int) -> int:
     return 128 + _came[0][0] if _came else otherwise
 
 
+def forget() -> None:
+    """The signal ended a service, as it should: the exit code does not show it."""
+    _came.clear()
+
+
 def look() -> None:
     """Raise Interrupted if a signal came. To be called before anything that waits."""
     if _came:

@@ -15,11 +15,11 @@ from msgspec import Struct
 PROGRAM = "reconcile"
 
 # Verbs of two words, and those that take the options of a state. A test compares them with the command line.
-_GROUPS = frozenset({"state", "secret", "extension", "provider", "policy"})
+_GROUPS = frozenset({"state", "secret", "extension", "provider", "policy", "controller"})
 _ON_STATE = frozenset(
     {
         *("plan", "apply", "drift", "import", "show", "resolve", "state", "extension"),
-        *("doctor", "history", "approve", "bundle", "undo"),
+        *("doctor", "history", "approve", "bundle", "undo", "controller"),
     }
 )
 _ON_STATE_TOO = frozenset({("secret", "fingerprint"), ("policy", "backtest")})

@@ -313,6 +313,9 @@ class Impact(StrEnum):
     DATA_LOSS = "data_loss"
 
 
+IMPACTS = tuple(impact.value for impact in Impact)
+
+
 class FieldChange(Saved, frozen=True):
     """One field that differs. Values are JSON; a secret's are `SENSITIVE`."""
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 LONGEST = timedelta(days=30)
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_span(text: str) -> timedelta:

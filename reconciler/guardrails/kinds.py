@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.model import Impact
+from reconciler.core.model import IMPACTS
 from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
@@ -18,8 +18,6 @@ from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compi
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
-
-IMPACTS = tuple(impact.value for impact in Impact)
 
 
 class GuardrailKind(ManifestKind):

@@ -14,7 +14,9 @@ _HEADS = {
     "drift": "Drift",
     "failed": "`{verb}` failed",
     "owed": "Work is owed",
+    "proposed": "A plan waits for approvals",
     "question": "A person must decide",
+    "silent": "Nobody looks",
     "warning": "`{verb}` warns",
 }
 

@@ -22,7 +22,7 @@ from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import Body, body_of
 from reconciler.notify.events import Event
 from reconciler.project.secret import secret_sources
-from reconciler.project.sections import NotifySection, SecretSource
+from reconciler.project.sections import HeartbeatSection, NotifySection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.services.retry import answer_in_time
 from reconciler.services.transport import Answer, HttpTransport, Transport, host_and_port, is_loopback
@@ -39,13 +39,7 @@ async def send_all(
 
     `warn` gets one sentence for each message that was not delivered, without its address or secret.
     """
-    # No manifest can take a value from these variables. Here they serve the purpose that they are made for.
-    sources = secret_sources(replace(config, own_variables=OWN_VARIABLES), runs_programs=True)
-
-    def value(source: SecretSource | None) -> str:
-        """The value of a secret. Raises SecretUnavailable."""
-        assert source is not None  # the settings have validated that
-        return sources.value(source.ref(), lambda ref: None).reveal()
+    value = _secrets(config)
 
     async def send(event: Event, number: int, hook: NotifySection) -> None:
         """Send one event to one receiver. Failures become warnings."""
@@ -69,6 +63,38 @@ async def send_all(
             for event in events:
                 if event.name in hook.on:
                     group.start_soon(send, event, number, hook)
+
+
+async def beat(
+    heartbeat: HeartbeatSection, config: ProjectSettings, clock: Clock, warn: Callable[[str], None]
+) -> None:
+    """Ask the address of a service that raises an alarm when nobody does. `warn`: as of `send_all`."""
+    try:
+        url = parse_url(heartbeat.url or _secrets(config)(heartbeat.url_from))
+
+        async with aclosing(HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)) as transport:
+
+            async def attempt(deadline_s: float) -> Answer:
+                headers = {"user-agent": f"reconciler/{program_version()}"}
+                return await transport.request("GET", url, headers=headers, body=b"", deadline_s=deadline_s)
+
+            answer = await answer_in_time(attempt, clock=clock, jitter=random.random)
+        if not 200 <= answer.status < 300:
+            raise ReconcilerError(f"{host_and_port(url)} answered {answer.status}")
+    except ReconcilerError as failure:
+        warn(f"the heartbeat was not delivered: {failure.message}")
+
+
+def _secrets(config: ProjectSettings) -> Callable[[SecretSource | None], str]:
+    """A function for the value of a secret. It raises SecretUnavailable."""
+    # No manifest can take a value from these variables. Here they serve the purpose that they are made for.
+    sources = secret_sources(replace(config, own_variables=OWN_VARIABLES), runs_programs=True)
+
+    def value(source: SecretSource | None) -> str:
+        assert source is not None  # the settings have validated that
+        return sources.value(source.ref(), lambda ref: None).reveal()
+
+    return value
 
 
 async def deliver(

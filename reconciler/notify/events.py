@@ -13,7 +13,7 @@ from reconciler.reports.findings import DRIFT, findings_of
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
 from reconciler.reports.verdict import of_report
 
-EventName = Literal["drift", "failed", "owed", "question", "warning"]
+EventName = Literal["drift", "failed", "owed", "proposed", "question", "silent", "warning"]
 
 Places = Mapping[str, str]  # file:line in the manifests, by address
 

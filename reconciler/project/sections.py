@@ -19,6 +19,8 @@ from reconciler.approvals.rules import FILE as SIGNERS_FILE
 from reconciler.approvals.rules import NAME, PATTERN, AgentSettings, ApprovalSettings, Guarded, Rule
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import IMPACTS
+from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
@@ -258,8 +260,8 @@ StateSetting = Annotated[
 class NotifySection(Section):
     """A receiver of messages about ended runs."""
 
-    on: list[Literal["drift", "failed", "owed", "question", "warning"]] = Field(
-        min_length=1, description="Of which events."
+    on: list[Literal["drift", "failed", "owed", "proposed", "question", "silent", "warning"]] = Field(
+        min_length=1, description="Of which events; `proposed` and `silent` are a controller's."
     )
     url: str | None = Field(None, pattern=_HOOK, description="Where the messages are sent.")
     url_from: SecretSource | None = Field(
@@ -286,6 +288,61 @@ class NotifySection(Section):
         return self
 
 
+class SourceSection(Section):
+    """Where the controller gets settings and manifests: from a clone of its own."""
+
+    ref: str = Field(
+        pattern=r"^[\w.-]+/[\w./-]+$", description="Remote and branch.", examples=["origin/main"]
+    )
+    fetch: SpanText = Field("1m", description="How often it is fetched.")
+    verify: Literal["none", "signed"] = Field(
+        "none", description="`signed`: the newest commit must be signed by one of the project's signers."
+    )
+
+    @property
+    def fetch_s(self) -> float:
+        return parse_span(self.fetch).total_seconds()
+
+
+class HeartbeatSection(Section):
+    """An address that is asked after each round, for a service that raises an alarm when that ends."""
+
+    url: str | None = Field(None, pattern=_HOOK, description="Address, asked with GET.")
+    url_from: SecretSource | None = Field(
+        None, description="Where the address comes from, if it is a secret."
+    )
+    after: Literal["success", "round"] = Field(
+        "success", description="`success`: only after a round in which each scope could be looked at."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> "HeartbeatSection":
+        if (self.url is None) == (self.url_from is None):
+            raise ValueError("give exactly one of `url` and `url_from`")
+        return self
+
+
+class ControllerSection(Section):
+    """What `reconcile controller` does by itself."""
+
+    source: SourceSection | None = Field(None, description="Without it: the folder as it is.")
+    every: SpanText = Field("10m", description="How often each scope is looked at.")
+    mode: Literal["observe", "propose", "apply"] = Field(
+        "observe",
+        description="`propose` also saves plans and applies what people signed; `apply` also sends what "
+        "`apply_impacts` allows.",
+    )
+    apply_impacts: list[Literal[IMPACTS]] = Field(  # type: ignore[valid-type]  # words of a tuple
+        ["online"], description="With mode `apply`: impacts of changes that are sent without a person."
+    )
+
+    heartbeat: HeartbeatSection | None = Field(None, description="For an alarm when rounds end.")
+
+    @property
+    def every_s(self) -> float:
+        return parse_span(self.every).total_seconds()
+
+
 class EnvironmentSection(Section):
     """The settings of one environment that differ. Everything else is as without an environment."""
 
@@ -307,6 +364,7 @@ class Settings(Section, Guarded):
     approvals: ApprovalSettings = ApprovalSettings()
     agents: AgentSettings = AgentSettings()
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
+    controller: ControllerSection = ControllerSection()
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(
         None, description="The environment to use without --env; `base` for none."

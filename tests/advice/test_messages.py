@@ -338,6 +338,7 @@ SITUATIONS: dict[Situation, Sequence[str]] = {  # with the codes that their text
 TYPED_BY_OTHER_TESTS = {
     "older-objects": "it takes a state that is younger than its platform: tests/cli/test_state_missing.py",
     "rekey-unfinished": "it takes a killed `state rekey` of a shared state: tests/state/encryption",
+    "source-rewritten": "it takes a controller and a remote: tests/cli/test_controller.py",
     "state-encrypted": "it takes a shared state: tests/cli/test_encryption.py rekeys it",
     "state-identity": "it takes a shared state: tests/cli/test_encryption.py rekeys it",
     "state-not-encrypted": "it takes a shared state: tests/cli/test_encryption.py rekeys it",

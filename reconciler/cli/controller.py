@@ -1,0 +1,262 @@
+"""`reconcile controller`: runs by itself, and takes what people say to it."""
+
+import os
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import structlog
+
+from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.event_loop import serve
+from reconciler.cli.group import SANDBOX, STATE, Group
+from reconciler.cli.output import emit
+from reconciler.cli.progress import LogReporter, log_to_stderr
+from reconciler.cli.verb import DONE, argument, flag, option, verb
+from reconciler.controller import memory
+from reconciler.controller.loop import Controller, Door, Loaded
+from reconciler.controller.source import Source
+from reconciler.controller.status import ScopeStatus, Status, scopes_of
+from reconciler.core.clock import SystemClock
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.extras import require_extra
+from reconciler.core.listening import listening_at
+from reconciler.core.reporter import Reporter
+from reconciler.core.state_url import is_shared
+from reconciler.core.words import did_you_mean
+from reconciler.notify.delivery import beat, send_all
+from reconciler.notify.events import Event
+from reconciler.project.desired import load_desired
+from reconciler.project.embedded import embedded_sandbox
+from reconciler.project.files import SourceTexts
+from reconciler.project.sections import HeartbeatSection
+from reconciler.project.settings import ProjectSettings, find_settings
+from reconciler.project.store import require_private
+from reconciler.reports.escape import page_text
+from reconciler.reports.report import Page
+from reconciler.services.transport import is_loopback
+from reconciler.state.store import WHOLE_STATE, State
+
+_RUN = "run"
+
+
+class _Controller(Group):
+    """Without a verb, it runs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = any(word in self.commands for word in args)
+        if not named and not set(ctx.help_option_names).intersection(args):
+            args = [_RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("controller", cls=_Controller)
+def controller() -> None:
+    """Look at every scope on a schedule, send what is allowed, propose the rest.
+
+    The section `controller` of reconcile.yaml says how often, and what may be sent. Without a verb, it runs.
+    """
+
+
+@verb(_RUN, STATE, SANDBOX, of=controller, report=None)
+def run(
+    state_url: str | None,
+    sandbox: bool,
+    environments: Sequence[str] = option(
+        "--env", "Only this environment; may be repeated.", multiple=True, envvar="RECONCILE_ENV"
+    ),
+    once: bool = flag("--once", "Look at each scope once, act on it, and end."),
+    out: Path | None = option(
+        "--out", "Folder of proposals.", type=click.Path(file_okay=False, path_type=Path)
+    ),
+    listen: str = option("--listen", "Serve metrics and a page here.", metavar="HOST:PORT", default=""),
+    token_from: str = option(
+        "--token-from", "Variable with the token that callers of --listen bear.", default=""
+    ),
+) -> int:
+    """Run until a signal ends it: with exit code 0, once calls under way have ended."""
+    log_to_stderr(debug=False)
+    with ExitStack() as running:
+        serving = _serving(listen, token_from, running) if listen else None
+        doors = [_door(name, state_url, out, running, sandbox=sandbox) for name in environments or ("",)]
+        serve(partial(_run_all, doors, once, serving))
+    return DONE
+
+
+Serving = Callable[[Sequence[Controller]], Coroutine[Any, Any, None]]
+
+
+async def _run_all(doors: Sequence[Door], once: bool, serving: Serving | None, stopped: anyio.Event) -> None:
+    controllers = [Controller(door, stopped) for door in doors]
+    async with anyio.create_task_group() as beside:
+        if serving is not None:
+            beside.start_soon(serving, controllers)
+        async with anyio.create_task_group() as tasks:
+            for each in controllers:
+                tasks.start_soon(partial(each.run, once=once))
+        beside.cancel_scope.cancel()
+
+
+def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
+    """Serves the pages at `listen` until it is cancelled. Raises ReconcilerError and UsageError."""
+    require_extra("controller", "--listen")
+    from reconciler.controller import web  # needs the extra
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError("--listen: expected HOST:PORT, such as 127.0.0.1:8300")
+    token = os.environ.get(token_from, "") if token_from else ""
+    if token_from and not token:
+        raise ReconcilerError(f"no token: the environment variable `{token_from}` is not set")
+    if not token and not is_loopback(f"http://{listen}"):
+        raise ReconcilerError(
+            f"everybody who reaches {listen} could read what the controller knows",
+            help="pass --token-from VARIABLE, or listen on 127.0.0.1 behind a proxy that asks who it is",
+        )
+    listener, url = running.enter_context(listening_at(host.strip("[]"), int(port)))
+    structlog.get_logger("reconciler.controller").info("listening", url=url)
+
+    async def serve_pages(controllers: Sequence[Controller]) -> None:
+        await web.serve(listener, web.application(lambda: [each.view for each in controllers], token))
+
+    return serve_pages
+
+
+def _door(
+    environment: str, state_url: str | None, out: Path | None, running: ExitStack, *, sandbox: bool
+) -> Door:
+    """Raises ReconcilerError for bad settings. The embedded sandbox runs until `running` ends."""
+    log = structlog.get_logger("reconciler.controller").bind(environment=environment or None)
+    here = settings_here(environment, sandbox=sandbox)
+    if sandbox:
+        require_private(here.root, here.private)
+        running.enter_context(embedded_sandbox(here.private / "sandbox.db"))
+    folder = here.private / "controller"
+    follows = here.settings.controller.source is not None and not sandbox
+    source = Source(here, folder / "source") if follows else None
+
+    def load() -> Loaded:
+        config, url = settings_here(environment, sandbox=sandbox), state_url
+        if source is not None:
+            config = find_settings(source.root, os.environ, environment)
+            url = url or _beside(here, config)
+        return Loaded(config, load_desired((), config, SourceTexts(config.root), Reporter()), url)
+
+    def fetch(accepted: str) -> str:
+        return source.fetch(accepted) if source is not None else ""
+
+    async def notify(events: Sequence[Event], config: ProjectSettings) -> None:
+        await send_all(events, config, SystemClock(), warn)
+
+    async def beat_once(heartbeat: HeartbeatSection, config: ProjectSettings) -> None:
+        await beat(heartbeat, config, SystemClock(), warn)
+
+    warn = partial(log.warning, "message.lost")
+    proposals = out or folder / "proposals"
+    return Door(load, fetch, proposals, SystemClock(), log.info, notify, beat_once, _Steps())
+
+
+def _beside(here: ProjectSettings, config: ProjectSettings) -> str | None:
+    """The state that `config`, read from a clone, means: a file is beside the settings that are `here`."""
+    scheme, _, path = config.settings.state_url.partition(":")
+    return f"{scheme}:{here.root / path}" if not is_shared(config.settings.state_url) else None
+
+
+class _Steps(LogReporter):
+    """Logs what is sent, and not each look."""
+
+    def observing(self, done: int, total: int, waited_s: float) -> None: ...
+
+
+@verb("status", of=controller)
+def status(chosen: ChosenState) -> int:
+    """Show the status of each scope, since when, and why."""
+    state = chosen.load()
+    kept = memory.read(state)
+    scopes = [_ordered(each, kept.orders) for each in kept.statuses.values()]
+    scopes.sort(key=lambda each: (list(Status).index(each.status), each.scope))
+    lines = [
+        f"{each.scope}: {each.status} since {_short(each.since)}"
+        f"{f', last success {_short(each.last_success)}' if each.last_success else ''}"
+        f"{f': {each.reason}' if each.reason else ''}"
+        for each in scopes
+    ]
+    lines = lines or ["No controller has looked at anything yet."]
+    document = {"scopes": [each.to_json() for each in scopes]}
+    emit(Page(context=chosen.context(state), document=document, text=page_text(lines)))
+    return DONE
+
+
+def _ordered(status: ScopeStatus, orders: Mapping[str, memory.Order]) -> ScopeStatus:
+    """`status`, or `suspended` where a controller has not taken the order up yet."""
+    order = orders.get(status.scope)
+    if order is None or not order.suspended or status.status is Status.SUSPENDED:
+        return status
+    return ScopeStatus(status.scope, Status.SUSPENDED, status.since, status.last_success, order.suspended)
+
+
+def _short(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else "never"
+
+
+@verb("suspend", *options.DECIDES, of=controller, report=None)
+def suspend(chosen: ChosenState, scope: str = argument()) -> int:
+    """Look at SCOPE (an app or organization) no more, until `resume`. Needs --reason."""
+    if not chosen.reason:
+        raise click.UsageError("--reason: say why, for those who wonder")
+    _order(chosen, scope, suspended=chosen.reason)
+    click.echo(f"suspended: {scope}")
+    return DONE
+
+
+@verb("resume", *options.DECIDES, of=controller, report=None)
+def resume(chosen: ChosenState, scope: str = argument()) -> int:
+    """Look at SCOPE again."""
+    _order(chosen, scope, suspended=None, now=_now())
+    click.echo(f"resumed: {scope}")
+    return DONE
+
+
+@verb("now", *options.DECIDES, of=controller, report=None)
+def now(chosen: ChosenState, scope: str = argument()) -> int:
+    """Have SCOPE looked at within seconds."""
+    _order(chosen, scope, now=_now())
+    click.echo(f"asked for: {scope}")
+    return DONE
+
+
+@verb("accept", *options.DECIDES, of=controller, report=None, by_people=True)
+def accept(chosen: ChosenState, commit: str = argument()) -> int:
+    """Let the controller go on with COMMIT, although the source's history was rewritten."""
+    if not re.fullmatch("[0-9a-f]{40,64}", commit):
+        raise click.UsageError("COMMIT: the whole id of a commit, as `source-rewritten` names it")
+    chosen.use(lambda store: memory.accept(store, chosen.actor(), commit))
+    click.echo(f"accepted: {commit}")
+    return DONE
+
+
+def _now() -> str:
+    return SystemClock().now().isoformat()
+
+
+def _order(chosen: ChosenState, scope: str, **said: str | None) -> None:
+    """Raises ReconcilerError for a scope that is neither declared nor recorded."""
+    state = chosen.load()
+    known = _known(chosen, state)
+    if scope not in known:
+        hint = did_you_mean(scope, sorted(known)) or f"there are {', '.join(sorted(known))}" if known else ""
+        raise ReconcilerError(f"`{scope}` is not a scope of this project", help=hint)
+    chosen.use(lambda store: memory.order(store, chosen.actor(), scope, **said))
+
+
+def _known(chosen: ChosenState, state: State) -> set[str]:
+    resources = chosen.load_desired().resources
+    return {*scopes_of(state, resources).values(), *memory.read(state).statuses} - {WHOLE_STATE}

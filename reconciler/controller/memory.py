@@ -1,0 +1,87 @@
+"""What the controller keeps in the state: the status of each scope, and what people ordered.
+
+Both are notes of the state (`execution.decisions`), so that they are seen from any machine.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.controller.status import ScopeStatus
+from reconciler.execution.decisions import Actor, Content, recall, remember
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
+
+_STATUSES, _ORDERS, _SOURCE = "controller", "controller-orders", "controller-source"
+
+
+class Order(Struct, frozen=True):
+    """What a person said about one scope. `suspended`: why nothing is looked at; "" for nobody said so.
+
+    `now`: when somebody asked for a look at once; None for never.
+    """
+
+    suspended: str = ""
+    now: datetime | None = None
+
+
+_NO_ORDER = Order()
+
+
+class Kept(Struct, frozen=True):
+    """`accepted`: the commit that a person accepted although history was rewritten; "" for none."""
+
+    statuses: Mapping[str, ScopeStatus] = field(default_factory=dict)
+    orders: Mapping[str, Order] = field(default_factory=dict)
+    accepted: str = ""
+
+    def order(self, scope: str) -> Order:
+        return self.orders.get(scope, _NO_ORDER)
+
+
+def read(state: State) -> Kept:
+    """What `state` keeps. What a newer version wrote, and is not known here, is left out."""
+    statuses = {}
+    for scope, data in recall(state, _STATUSES).items():
+        try:
+            statuses[scope] = ScopeStatus.from_json(data)
+        except (KeyError, TypeError, ValueError):
+            continue
+    orders = {scope: _order(data) for scope, data in recall(state, _ORDERS).items()}
+    return Kept(statuses, orders, recall(state, _SOURCE).get("accepted", ""))
+
+
+def _order(data: Mapping[str, Any]) -> Order:
+    now = data.get("now")
+    return Order(data.get("suspended", ""), datetime.fromisoformat(now) if now else None)
+
+
+async def write(
+    store: Spooling, actor: Actor, statuses: Mapping[str, ScopeStatus], gone: frozenset[str]
+) -> None:
+    """Keep `statuses`, and forget those of scopes that are `gone`. Others' stay as they are."""
+
+    def new(before: Content) -> Content:
+        kept = {scope: data for scope, data in before.items() if scope not in gone}
+        return kept | {scope: status.to_json() for scope, status in statuses.items()}
+
+    await remember(store, actor, _STATUSES, new)
+
+
+async def order(store: Spooling, actor: Actor, scope: str, **said: str | None) -> None:
+    """Keep what a person `said` about `scope`: `suspended` and `now`; None takes it back."""
+
+    def new(before: Content) -> Content:
+        whole = {**before.get(scope, {}), **said}
+        kept = {name: value for name, value in whole.items() if value}
+        rest = {name: data for name, data in before.items() if name != scope}
+        return rest | ({scope: kept} if kept else {})
+
+    await remember(store, actor, _ORDERS, new)
+
+
+async def accept(store: Spooling, actor: Actor, commit: str) -> None:
+    """Keep that a person accepts a source that was rewritten to this `commit`."""
+    await remember(store, actor, _SOURCE, lambda before: {"accepted": commit})

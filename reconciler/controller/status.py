@@ -1,0 +1,256 @@
+"""What a look at the platform says of each scope. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.core.diagnostics import (
+    FOUND_BY_DRIFT,
+    IN_FLIGHT,
+    OWED_OVERDUE,
+    UNKNOWN_OUTCOME,
+    Diagnostic,
+    Severity,
+)
+from reconciler.core.model import Address, Change, Owed, Resource
+from reconciler.core.steps import Plan
+from reconciler.core.words import counted
+from reconciler.drift.find import Drift
+from reconciler.execution.open_intents import parse_intent
+from reconciler.kinds import find_kinds
+from reconciler.state.store import State
+
+T = TypeVar("T")
+
+
+class Status(StrEnum):
+    """The state of one scope. The first that applies, in this order, is the one that is told."""
+
+    SUSPENDED = "suspended"  # a person said so
+    APPLYING = "applying"  # this controller sends calls
+    LOCKED = "locked"  # somebody else does
+    QUESTION = "question"  # a person must settle a call whose outcome is unknown
+    UNKNOWN = "unknown"  # not all could be read, so that nothing is said
+    DRIFTED = "drifted"
+    PROPOSED = "proposed"  # a plan waits for approvals
+    CHANGES = "changes"
+    OWED = "owed"
+    IN_SYNC = "in-sync"
+
+
+class ScopeStatus(Struct, frozen=True):
+    """`since`: when it got this status. `last_success`: the last look that could tell; None for none yet."""
+
+    scope: str
+    status: Status
+    since: datetime
+    last_success: datetime | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        success = self.last_success.isoformat() if self.last_success is not None else None
+        return {
+            "scope": self.scope,
+            "status": str(self.status),
+            "since": self.since.isoformat(),
+            "last_success": success,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ScopeStatus":
+        """Raises KeyError, TypeError or ValueError for what `to_json` never writes."""
+        success = data["last_success"]
+        return cls(
+            str(data["scope"]),
+            Status(data["status"]),
+            datetime.fromisoformat(data["since"]),
+            datetime.fromisoformat(success) if success is not None else None,
+            str(data["reason"]),
+        )
+
+    def after(self, seen: "Seen", now: datetime) -> "ScopeStatus":
+        """The status once a look has `seen` the scope."""
+        return replace(
+            self,
+            status=seen.status,
+            since=self.since if seen.status is self.status else now,
+            last_success=now if seen.success else self.last_success,
+            reason=seen.reason,
+        )
+
+
+class Seen(Struct, frozen=True):
+    """What one look says of one scope. `acts`: whether an apply would do or settle anything there.
+
+    `owed`: how many restarts are owed, the oldest since `owed_since`. `questions`: how many are open.
+    """
+
+    status: Status
+    reason: str = ""
+    acts: bool = False
+    owed: int = 0
+    owed_since: datetime | None = None
+    questions: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the look could tell."""
+        return self.status not in (Status.UNKNOWN, Status.LOCKED, Status.SUSPENDED)
+
+
+class View(Struct, frozen=True):
+    """A controller at one moment. `seen`: the last look at each scope; `applied`: when calls of it ended.
+
+    `calls`: how many there were since the process began, by outcome.
+    """
+
+    environment: str
+    statuses: Mapping[str, ScopeStatus]
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    applied: Mapping[str, datetime] = field(default_factory=dict)
+    calls: Mapping[str, int] = field(default_factory=dict)
+
+
+def scopes_of(state: State, resources: Iterable[Resource]) -> Mapping[Address, str]:
+    """The scope of each address that is recorded, declared, or about to be made."""
+    kinds = find_kinds()
+    found = {each.address: kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
+    for opened in state.open_intents:
+        if opened.address is not None:
+            found[opened.address] = parse_intent(opened).scope
+    return found | {record.address: record.scope for record in state.records.values()}
+
+
+class Look(Struct, frozen=True):
+    """One look: the drift, the plan, and the state that both are about.
+
+    `scopes`: by address. `held`: the scopes in which somebody is at work, and who.
+    """
+
+    drift: Drift
+    plan: Plan
+    state: State
+    scopes: Mapping[Address, str]
+    held: Mapping[str, str]
+
+    def seen(self, looked_at: Collection[str]) -> Mapping[str, Seen]:
+        """What it says of each of the scopes `looked_at`."""
+        problems = {scope: _Problems() for scope in looked_at}
+        by_text = {str(address): scope for address, scope in self.scopes.items()}
+        for problem in self.drift.plan.diagnostics:
+            for scope in self._about(problem, by_text, looked_at):
+                problems[scope].drift.append(problem)
+        for problem in self.plan.diagnostics:
+            for scope in self._about(problem, by_text, looked_at):
+                problems[scope].plan.append(problem)
+        acts = {parse_intent(opened).scope for opened in self.state.open_intents}
+        acts |= {binding.scope for binding in self.plan.bindings}  # to be recorded, without a call
+        drifted = self._by_scope((change.address, change) for change in self.drift.plan.changes)
+        changed = self._by_scope(
+            (change.address, change) for change in self.plan.changes if change.action.changes_something
+        )
+        stepped = self._by_scope((step.address, step) for step in self.plan.steps)
+        owed = self._by_scope((owed.address, owed) for owed in self.plan.owed)
+        return {
+            scope: replace(
+                problems[scope].seen(self.held.get(scope, ""), drifted, changed, owed, scope),
+                acts=scope in changed or scope in stepped or scope in acts,
+                owed=len(owed.get(scope, ())),
+                owed_since=min(self._owed_since(owed.get(scope, ())), default=None),
+                questions=sum(problem.code == UNKNOWN_OUTCOME for problem in problems[scope].drift),
+            )
+            for scope in looked_at
+        }
+
+    def _owed_since(self, owed: Iterable[Owed]) -> Iterator[datetime]:
+        records = self.state.records
+        for each in owed:
+            if each.address in records:
+                yield from (duty.since for duty in records[each.address].obligations)
+
+    def _about(
+        self, problem: Diagnostic, by_text: Mapping[str, str], looked_at: Collection[str]
+    ) -> Collection[str]:
+        """The scopes that a problem affects; all of them where it names no address that is known."""
+        named = {by_text[address] for address in problem.addresses if address in by_text}
+        return (named or {*looked_at}).intersection(looked_at)
+
+    def _by_scope(self, items: Iterable[tuple[Address, T]]) -> Mapping[str, list[T]]:
+        found: dict[str, list[T]] = {}
+        for address, item in items:
+            found.setdefault(self.scopes.get(address, ""), []).append(item)
+        return found
+
+
+_NEW = frozenset({"nothing-recorded"})  # of a project that begins
+_SEEN = FOUND_BY_DRIFT | _NEW
+_UNREAD = frozenset({"unreadable", "platform-down", "state-missing", "many-missing"})
+
+
+class _Problems:
+    """The problems of one scope."""
+
+    def __init__(self) -> None:
+        self.drift: list[Diagnostic] = []
+        self.plan: list[Diagnostic] = []
+
+    def seen(
+        self,
+        held: str,
+        drifted: Mapping[str, list[Change]],
+        changed: Mapping[str, list[Change]],
+        owed: Mapping[str, list[Owed]],
+        scope: str,
+    ) -> Seen:
+        """The first status that applies."""
+        both = [*self.drift, *self.plan]
+        if held:
+            return Seen(Status.LOCKED, held)
+        if (found := _first(both, {IN_FLIGHT})) is not None:
+            return Seen(Status.LOCKED, found.message)
+        if (found := _first(both, {UNKNOWN_OUTCOME})) is not None:
+            return Seen(Status.QUESTION, found.message)
+        unread = [problem for problem in self.drift if problem.code not in _SEEN]
+        unread += [problem for problem in self.plan if problem.code in _UNREAD or not problem.addresses]
+        if (found := next(_errors(unread), None)) is not None:
+            return Seen(Status.UNKNOWN, f"{found.code}: {found.message}")
+        if scope in drifted:
+            return Seen(Status.DRIFTED, _told(drifted[scope]))
+        if (found := _first(self.drift, {OWED_OVERDUE})) is not None:
+            return Seen(Status.OWED, found.message)
+        refused = next(_errors(problem for problem in both if problem.code not in _NEW), None)
+        if scope in changed or refused is not None:
+            told = f"{refused.code}: {refused.message}" if refused is not None else _told(changed[scope])
+            return Seen(Status.CHANGES, told)
+        if scope in owed:
+            return Seen(Status.OWED, _named(str(each.address) for each in owed[scope]))
+        return Seen(Status.IN_SYNC)
+
+
+def _first(problems: Iterable[Diagnostic], codes: Collection[str]) -> Diagnostic | None:
+    return next((problem for problem in problems if problem.code in codes), None)
+
+
+def _errors(problems: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    return (problem for problem in problems if problem.severity is Severity.ERROR)
+
+
+_MOST_NAMED = 3
+
+
+def _told(changes: Iterable[Change]) -> str:
+    """The first objects, with the fields that differ."""
+    fields = ((change.address, ", ".join(field.path for field in change.fields)) for change in changes)
+    return _named(f"{address} ({differ})" if differ else str(address) for address, differ in fields)
+
+
+def _named(items: Iterable[str]) -> str:
+    """The first items in one line."""
+    distinct = sorted(dict.fromkeys(items))
+    more = len(distinct) - _MOST_NAMED
+    return ", ".join(distinct[:_MOST_NAMED]) + (f" and {counted(more, 'other')}" if more > 0 else "")

@@ -1,0 +1,47 @@
+"""Messages about scopes: changes that people should know of, and silence, which is an alarm, too. Pure."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from reconciler.controller.status import ScopeStatus, Status
+from reconciler.notify.events import Event, EventName, Item, Run
+
+_NAMES: Mapping[Status, EventName] = {
+    Status.DRIFTED: "drift",
+    Status.QUESTION: "question",
+    Status.OWED: "owed",
+    Status.PROPOSED: "proposed",
+}
+_SILENT_ROUNDS = 3
+
+
+def of_change(status: ScopeStatus, run: Run) -> Iterator[Event]:
+    """The event of a scope that has just got its status; none for most."""
+    if name := _NAMES.get(status.status):
+        yield _event(name, status.scope, f"{status.status}: {status.reason}", run)
+
+
+class Silence:
+    """Which scopes nobody could look at for too long. Each is told once, and once when it is back."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def events(self, statuses: Mapping[str, ScopeStatus], every: timedelta, run: Run) -> Iterator[Event]:
+        for scope, status in statuses.items():
+            seen = status.last_success or status.since
+            late = run.at - seen > _SILENT_ROUNDS * every and status.status is not Status.SUSPENDED
+            if late and scope not in self._told:
+                self._told.add(scope)
+                yield _event("silent", scope, f"not seen since {_short(seen)}: {status.reason}", run)
+            elif not late and scope in self._told:
+                self._told.discard(scope)
+                yield _event("silent", scope, f"seen again: {status.status}", run)
+
+
+def _short(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _event(name: EventName, scope: str, what: str, run: Run) -> Event:
+    return Event(name, run, f"{scope}: {what}", (Item("", f"{scope}: {what}"),))

@@ -1,0 +1,357 @@
+"""The controller as a process: what it says of each scope, what it sends by itself, and how it ends."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from tests.approvals.people import make
+from tests.cli.harness import Project, Running, Sandbox, cluster, volume
+from tests.notify.receiver import SECRET, receiving
+from tests.revisions.repository import ISOLATED, commit, git
+
+pytestmark = pytest.mark.slow
+
+DELETABLE = "lifecycle: {deletion: delete}\n"
+LARGER = "region: ams, size_gb: 20"
+
+
+@dataclass
+class Log:
+    """What a running controller tells, event by event."""
+
+    running: Running
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        assert self.running.process.stderr is not None
+        for line in self.running.process.stderr:
+            assert line.startswith("{"), line
+            yield json.loads(line)
+
+    def until(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The next event of this name with these fields."""
+        for told in self:
+            if told["event"] == event and fields.items() <= told.items():
+                return told
+        raise AssertionError(f"it ended before {event} {fields}")
+
+    def status(self, scope: str, status: str) -> str:
+        """The reason of the next change of `scope` to this status."""
+        reason: str = self.until("scope.changed", scope=scope, status=status)["reason"]
+        return reason
+
+    def ended(self, number: int = signal.SIGTERM) -> list[dict[str, Any]]:
+        """The rest of what it tells once it gets this signal, which is no failure."""
+        self.running.signal(number)
+        rest = list(self)
+        assert self.running.process.wait() == 0
+        return rest
+
+
+def settings(project: Project, mode: str = "observe", more: str = "") -> None:
+    project.write(
+        f"manifests: [manifests]\ncontroller: {{every: 1s, mode: {mode}}}\n{more}", "reconcile.yaml"
+    )
+
+
+@contextmanager
+def controlling(project: Project) -> Iterator[Log]:
+    with project.started("controller") as running:
+        late = Timer(20, running.process.kill)
+        late.start()
+        try:
+            yield Log(running)
+        finally:
+            late.cancel()
+
+
+def statuses(project: Project) -> dict[str, str]:
+    found = project.json("controller", "status").json["scopes"]
+    return {each["scope"]: each["status"] for each in found}
+
+
+def proposals(project: Project) -> list[Path]:
+    return sorted(project.root.glob(".reconcile/controller/proposals/*.plan.json"))
+
+
+def test_it_tells_drift_from_what_it_could_not_see_and_sends_nothing(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    settings(project)
+    project.write(volume(app))
+    project.apply()
+    sent = sandbox.mutations_of(app)
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        sandbox.fault("GET", f"/v1/apps/{app}/*", "status", status=401, times=None)
+        assert "401" in log.status(app, "unknown")
+        sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
+        sandbox.clear_faults()
+        assert log.status(app, "drifted") == f"Volume/{app}/data (size_gb)"
+        assert statuses(project) == {app: "drifted"}
+        project.write("kind: [", "manifests/broken.yaml")
+        assert "yaml-syntax" in log.status(app, "unknown")
+        project.remove("manifests/broken.yaml")
+        log.status(app, "drifted")
+        log.ended()
+    assert sandbox.mutations_of(app) == sent
+
+
+def test_without_a_state_nothing_is_known(project: Project, app: str) -> None:
+    settings(project)
+    project.write(volume(app))
+    shutil.rmtree(project.root / ".reconcile")
+    told = project.run("controller", "--once").err
+    assert '"status": "unknown"' in told
+    assert "state-missing" in told
+
+
+def test_it_sends_what_it_may_and_proposes_the_rest(
+    project: Project, sandbox: Sandbox, app: str, tmp_path: Path
+) -> None:
+    ana = make(tmp_path, "ana")
+    project.write(ana.line(), "allowed_signers")
+    settings(project, "apply")
+    project.write(volume(app) + volume(app, "old") + DELETABLE)
+    project.apply()
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        project.write(volume(app, spec=LARGER))
+        assert log.until("apply.ended", scope=app)["done"] == 1
+        log.status(app, "proposed")
+        assert {each["name"]: each["size_gb"] for each in sandbox.volumes(app)} == {"data": 20, "old": 10}
+        (proposal,) = proposals(project)
+        project.run("approve", str(proposal), "--yes", "--reason", "old", "--key", str(ana.key))
+        log.status(app, "applying")
+        log.status(app, "in-sync")
+        assert [each["name"] for each in sandbox.volumes(app) if each["state"] == "created"] == ["data"]
+        assert proposals(project) == []
+        log.ended()
+
+
+def test_what_no_list_shows_is_proposed_in_any_mode(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project, "apply")
+    name = f"db-{app}"
+    project.write(volume(app) + cluster(name))
+    with controlling(project) as log:
+        log.until("plan.proposed", scope="org/personal")
+        log.status(app, "in-sync")
+        log.ended()
+    assert sandbox.clusters(name) == []
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_an_approval_that_does_not_count_changes_nothing(
+    project: Project, sandbox: Sandbox, app: str, tmp_path: Path
+) -> None:
+    eve = make(tmp_path, "eve")
+    project.write(make(tmp_path, "ana").line(), "allowed_signers")
+    settings(project, "propose")
+    project.write(volume(app))
+    with controlling(project) as log:
+        log.until("plan.proposed", scope=app)
+        (proposal,) = proposals(project)
+        signers = project.write(eve.line(), "signers")
+        ran = project.run(
+            *("approve", str(proposal), "--yes", "--reason", "x", "--key", str(eve.key)),
+            env={"RECONCILE_ALLOWED_SIGNERS": str(signers)},
+            code=None,
+        )
+        assert ran.code in (0, 1)
+        log.running.until(lambda: "does not" in reasons(project).get(app, "") or not approvals(proposal))
+        log.ended()
+    assert sandbox.volumes(app) == []
+
+
+def approvals(proposal: Path) -> list[Path]:
+    return sorted(proposal.parent.glob(f"{proposal.name}.*.approval"))
+
+
+def reasons(project: Project) -> dict[str, str]:
+    return {each["scope"]: each["reason"] for each in project.json("controller", "status").json["scopes"]}
+
+
+def looked_at(project: Project, scope: str) -> str:
+    found = project.json("controller", "status").json["scopes"]
+    return next(str(each["last_success"]) for each in found if each["scope"] == scope)
+
+
+def test_people_suspend_resume_and_ask_at_once(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project, "apply")
+    project.write(volume(app))
+    project.apply()
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        assert "--reason" in project.run("controller", "suspend", app, code=64).err
+        project.run("controller", "suspend", app, "--reason", "we look into it")
+        assert statuses(project) == {app: "suspended"}
+        assert log.status(app, "suspended") == "we look into it"
+        project.write(volume(app, spec=LARGER))
+        assert "is not a scope" in project.run("controller", "now", "nonesuch", code=1).err
+        assert sandbox.volume(app)["size_gb"] == 10
+        project.run("controller", "resume", app)
+        log.status(app, "applying")
+        log.status(app, "in-sync")
+        log.ended()
+    project.write("manifests: [manifests]\ncontroller: {every: 1h}\n", "reconcile.yaml")
+    before = looked_at(project, app)
+    with controlling(project) as log:
+        log.running.until(lambda: looked_at(project, app) != before)
+        sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
+        project.run("controller", "now", app)
+        log.status(app, "drifted")
+        log.ended()
+
+
+def test_a_scope_at_which_somebody_works_is_locked(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project, "apply")
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app, spec=LARGER))
+    sandbox.fault("PUT", f"/v1/apps/{app}/*", "delay", delay_s=30)
+    with project.started_apply() as applying:
+        applying.until(sandbox.fault_taken)
+        with controlling(project) as log:
+            assert "is at work" in log.status(app, "locked")
+            applying.kill()
+            log.status(app, "in-sync")
+            log.ended()
+    assert sandbox.volume(app)["size_gb"] == 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
+def test_a_signal_lets_the_call_under_way_end(
+    project: Project, sandbox: Sandbox, app: str, number: int
+) -> None:
+    settings(project, "apply")
+    project.write(volume(app) + volume(app, "more"))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=2, times=2)
+    with controlling(project) as log:
+        log.running.until(sandbox.fault_taken)
+        told = log.ended(number)
+    assert any(each["event"] == "apply.ended" for each in told)
+    assert len(sandbox.volumes(app)) == 2
+    assert "No changes" in project.run("plan").out
+
+
+def test_killed_in_mid_call_the_next_one_goes_on(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project, "apply")
+    project.write(volume(app))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=30)
+    with controlling(project) as log:
+        log.running.until(lambda: bool(sandbox.volumes(app)))
+        log.running.process.kill()
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        log.ended()
+    assert len(sandbox.volumes(app)) == 1
+    assert "No changes" in project.run("plan").out
+
+
+@pytest.fixture
+def cloned(project: Project, app: str, tmp_path: Path) -> Project:
+    """A project with a remote and a signer, whose controller uses what is signed there."""
+    ana = make(tmp_path, "ana")
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote.git")
+    git(project.root, "init", "-q", "-b", "main")
+    git(project.root, "remote", "add", "origin", str(tmp_path / "remote.git"))
+    git(project.root, "config", "gpg.format", "ssh")
+    git(project.root, "config", "user.signingkey", str(ana.key))
+    git(project.root, "config", "commit.gpgsign", "true")
+    project.env |= ISOLATED
+    project.write(".reconcile/\n", ".gitignore")
+    project.write(f"ana {ana.key.with_suffix('.pub').read_text()}", "allowed_signers")
+    source = "source: {ref: origin/main, fetch: 1s, verify: signed}"
+    project.write(
+        f"manifests: [manifests]\ncontroller: {{every: 1s, mode: apply, {source}}}\n", "reconcile.yaml"
+    )
+    project.write(volume(app))
+    push(project)
+    return project
+
+
+def push(project: Project, *options: str) -> None:
+    commit(project.root)
+    git(project.root, "push", "-q", *options, "origin", "main")
+
+
+def test_it_uses_what_is_merged_and_signed(cloned: Project, sandbox: Sandbox, app: str) -> None:
+    with controlling(cloned) as log:
+        log.status(app, "in-sync")
+        cloned.write(volume(app, spec=LARGER))  # in the working tree alone, which is nobody's
+        git(cloned.root, "config", "commit.gpgsign", "false")
+        push(cloned)
+        assert "source-unsigned" in log.until("source.unread")["reason"]
+        assert sandbox.volume(app)["size_gb"] == 10
+        git(cloned.root, "commit", "-q", "--amend", "-S", "-m", "signed")
+        git(cloned.root, "push", "-qf", "origin", "main")
+        log.status(app, "applying")
+        log.status(app, "in-sync")
+        assert sandbox.volume(app)["size_gb"] == 20
+        log.ended()
+
+
+def test_a_source_that_was_rewritten_waits_for_a_person(
+    cloned: Project, sandbox: Sandbox, app: str, tmp_path: Path
+) -> None:
+    with controlling(cloned) as log:
+        log.status(app, "in-sync")
+        cloned.write(volume(app) + volume(app, "more"))
+        commit(cloned.root)
+        git(cloned.root, "commit", "-q", "--amend", "--no-edit")
+        git(cloned.root, "reset", "-q", "--soft", "HEAD^")
+        git(cloned.root, "commit", "-q", "--amend", "-m", "another history")
+        git(cloned.root, "push", "-qf", "origin", "main")
+        reason = log.until("source.unread")["reason"]
+        assert "source-rewritten" in reason
+        assert len(sandbox.volumes(app)) == 1
+        head = git(cloned.root, "rev-parse", "HEAD").strip()
+        cloned.run("controller", "accept", head)
+        log.status(app, "applying")
+        log.status(app, "in-sync")
+        remote = tmp_path / "remote.git"
+        remote.rename(tmp_path / "away")
+        assert "git fetch failed" in log.until("source.unread")["reason"]
+        (tmp_path / "away").rename(remote)
+        log.ended()
+    assert len(sandbox.volumes(app)) == 2
+
+
+def test_people_are_told_once_and_a_heartbeat_says_that_all_was_seen(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    with receiving() as receiver:
+        project.env["HOOK_SECRET"] = SECRET
+        hook = f"{{on: [drift, silent], url: '{receiver.url}/hook', secret_from: {{env: HOOK_SECRET}}}}"
+        settings(project, more=f"notify: [{hook}]\n")
+        text = (project.root / "reconcile.yaml").read_text()
+        heartbeat = f"heartbeat: {{url: '{receiver.url}/alive'}}, every"
+        project.write(text.replace("every", heartbeat), "reconcile.yaml")
+        project.write(volume(app))
+        project.apply()
+        with controlling(project) as log:
+            log.status(app, "in-sync")
+            log.running.until(lambda: any(got.path == "/alive" for got in receiver.got))
+            sandbox.fault("GET", f"/v1/apps/{app}/*", "status", status=401, times=None)
+            log.status(app, "unknown")
+            before = len([got for got in receiver.got if got.path == "/alive"])
+            log.running.until(lambda: any(got.path == "/hook" for got in receiver.got))
+            assert len([got for got in receiver.got if got.path == "/alive"]) <= before + 1
+            sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
+            sandbox.clear_faults()
+            log.running.until(lambda: len([got for got in receiver.got if got.path == "/hook"]) == 3)
+            log.ended()
+        told = [got.json for got in receiver.got if got.path == "/hook"]
+    assert sorted(each["type"] for each in told) == [
+        "reconcile.drift",
+        "reconcile.silent",
+        "reconcile.silent",
+    ]
+    assert "seen again" in str(told)

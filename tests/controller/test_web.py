@@ -1,0 +1,136 @@
+"""What a controller shows: metrics that parse, a page from which no text breaks out, and to whom."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from queue import Queue
+from socket import socket
+from threading import Thread
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from reconciler.controller.status import ScopeStatus, Seen, Status, View
+from reconciler.controller.web import application, serve
+from reconciler.core.listening import listening_at
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+HOSTILE = "<img src=https://evil.test/a onerror=alert(1)><script>alert(2)</script></style>\"'>" + "x" * 300
+SHOP = ScopeStatus("shop", Status.DRIFTED, AT, AT + timedelta(minutes=1), "Volume/shop/data")
+LAB = ScopeStatus("lab", Status.SUSPENDED, AT)
+VIEW = View(
+    "prod",
+    {"shop": SHOP, "lab": LAB},
+    {"shop": Seen(Status.DRIFTED, "", owed=2, owed_since=AT, questions=1)},
+    {"shop": AT},
+    {"done": 3, "failed": 1},
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def client(*views: View, token: str = "") -> TestClient:
+    return TestClient(application(lambda: views, token))
+
+
+def test_metrics_say_what_is_known_of_each_scope() -> None:
+    answer = client(VIEW).get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    samples = [each for family in text_string_to_metric_families(answer.text) for each in family.samples]
+    found = {
+        (each.name, *sorted(value for name, value in each.labels.items() if name != "environment")): each
+        for each in samples
+    }
+    values = {key: sample.value for key, sample in found.items() if key[0] != "reconciler_build_info"}
+    assert values == {
+        ("reconciler_scope_status", "drifted", "shop"): 1,
+        ("reconciler_scope_status", "lab", "suspended"): 1,
+        ("reconciler_scope_status_since_timestamp_seconds", "shop"): AT.timestamp(),
+        ("reconciler_scope_status_since_timestamp_seconds", "lab"): AT.timestamp(),
+        ("reconciler_scope_last_success_timestamp_seconds", "shop"): AT.timestamp() + 60,
+        ("reconciler_scope_last_apply_timestamp_seconds", "shop"): AT.timestamp(),
+        ("reconciler_scope_owed", "shop"): 2,
+        ("reconciler_scope_owed_since_timestamp_seconds", "shop"): AT.timestamp(),
+        ("reconciler_scope_open_questions", "shop"): 1,
+        ("reconciler_suspended_scopes",): 1,
+        ("reconciler_calls_total", "done"): 3,
+        ("reconciler_calls_total", "failed"): 1,
+    }
+    assert {sample.labels.get("environment") for sample in found.values()} == {"prod", None}
+
+
+def test_a_token_is_asked_for_but_whether_it_lives_everybody_may_know() -> None:
+    guarded = client(VIEW, token="secret")
+    for path in ("/", "/metrics", "/events"):
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer "}):
+            answer = guarded.get(path, headers=headers)
+            assert (answer.status_code, answer.text) == (401, "a token is needed")
+    assert guarded.get("/metrics", headers={"authorization": "Bearer secret"}).status_code == 200
+    assert guarded.get("/healthz").text == "ok"
+    assert guarded.post("/", headers={"authorization": "Bearer secret"}).status_code == 405
+
+
+def test_no_text_breaks_out_of_the_page() -> None:
+    hostile = replace(SHOP, scope=HOSTILE, reason=HOSTILE)
+    answer = client(View(HOSTILE, {HOSTILE: hostile})).get("/")
+    assert "<img" not in answer.text
+    assert "<script>" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    again = client(VIEW).get("/").headers["content-security-policy"]
+    assert again != policy, "a nonce is used once"
+    assert "Nothing has been looked at yet." in client().get("/").text
+
+
+@contextmanager
+def served(views: list[View]) -> Iterator[str]:
+    """The pages on a socket, from a thread of their own."""
+    began = Queue[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None] | None"]]()
+
+    async def main(listener: socket) -> None:
+        began.put((asyncio.get_running_loop(), asyncio.current_task()))
+        await serve(listener, application(lambda: views))
+
+    def run(listener: socket) -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(main(listener))
+
+    with listening_at("127.0.0.1", 0) as (listener, url):
+        thread = Thread(target=run, args=(listener,))
+        thread.start()
+        loop, task = began.get()
+        assert task is not None
+        try:
+            yield url
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
+            thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="there is no Chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_runs_nothing_foreign_and_shows_what_changes(width: int) -> None:
+    from playwright import sync_api  # late: each worker that collects this file would import it
+
+    views = [View("prod", {"shop": replace(SHOP, reason=HOSTILE)})]
+    told: list[str] = []
+    with served(views) as url, sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page: Any = browser.new_page(viewport={"width": width, "height": 800})
+        page.on("console", lambda message: told.append(message.text))
+        page.on("dialog", lambda dialog: told.append(dialog.message))
+        page.goto(url)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.wait_for_selector("text=drifted")
+        page.wait_for_timeout(1500)  # the stream has begun
+        views[0] = View("prod", {"shop": replace(SHOP, status=Status.IN_SYNC, reason="")})
+        page.wait_for_selector("text=in-sync")
+        browser.close()
+    assert [text for text in told if "favicon" not in text] == []
