@@ -178,6 +178,8 @@ class Look(Struct, frozen=True):
     ) -> Collection[str]:
         """The scopes that a problem affects; all of them where it names no address that is known."""
         named = {by_text[address] for address in problem.addresses if address in by_text}
+        if problem.code == IN_FLIGHT and not named:
+            return ()  # the scope that it is about has a holder, which tells as much
         return (named or {*looked_at}).intersection(looked_at)
 
     def _by_scope(self, items: Iterable[tuple[Address, T]]) -> Mapping[str, list[T]]:
