@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import anyio
 import click
 import structlog
+from anyio import to_thread
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
@@ -24,7 +24,7 @@ from reconciler.cli.verb import DONE, argument, flag, option, verb
 from reconciler.controller import memory
 from reconciler.controller.loop import Controller, Door, Loaded
 from reconciler.controller.source import Source
-from reconciler.controller.status import ScopeStatus, Status, scopes_of
+from reconciler.controller.status import ScopeStatus, Status, in_words, scopes_of
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
@@ -143,15 +143,19 @@ def _door(
     follows = here.settings.controller.source is not None and not sandbox
     source = Source(here, folder / "source") if follows else None
 
-    def load() -> Loaded:
+    async def load() -> Loaded:
+        root = await source.root() if source is not None else None
+        return await to_thread.run_sync(read, root)
+
+    def read(root: Path | None) -> Loaded:
         config, url = settings_here(environment, sandbox=sandbox), state_url
-        if source is not None:
-            config = find_settings(source.root, os.environ, environment)
+        if root is not None:
+            config = find_settings(root, os.environ, environment)
             url = url or _beside(here, config)
         return Loaded(config, load_desired((), config, SourceTexts(config.root), Reporter()), url)
 
-    def fetch(accepted: str) -> str:
-        return source.fetch(accepted) if source is not None else ""
+    async def fetch(accepted: str) -> str:
+        return await source.fetch(accepted) if source is not None else ""
 
     async def notify(events: Sequence[Event], config: ProjectSettings) -> None:
         await send_all(events, config, SystemClock(), warn)
@@ -184,8 +188,8 @@ def status(chosen: ChosenState) -> int:
     scopes = [_ordered(each, kept.orders) for each in kept.statuses.values()]
     scopes.sort(key=lambda each: (list(Status).index(each.status), each.scope))
     lines = [
-        f"{each.scope}: {each.status} since {_short(each.since)}"
-        f"{f', last success {_short(each.last_success)}' if each.last_success else ''}"
+        f"{each.scope}: {each.status} since {in_words(each.since)}"
+        f"{f', last success {in_words(each.last_success)}' if each.last_success else ''}"
         f"{f': {each.reason}' if each.reason else ''}"
         for each in scopes
     ]
@@ -201,10 +205,6 @@ def _ordered(status: ScopeStatus, orders: Mapping[str, memory.Order]) -> ScopeSt
     if order is None or not order.suspended or status.status is Status.SUSPENDED:
         return status
     return ScopeStatus(status.scope, Status.SUSPENDED, status.since, status.last_success, order.suspended)
-
-
-def _short(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else "never"
 
 
 @verb("suspend", *options.DECIDES, of=controller, report=None)

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.approvals.judging import NOTHING, Given, read_approvals
 from reconciler.controller import memory
 from reconciler.controller.proposals import Proposals, approvals_of, rest_of, scope_of, unattended
-from reconciler.controller.status import Look, ScopeStatus, Seen, Status, View, scopes_of
+from reconciler.controller.status import Look, ScopeStatus, Seen, Status, View, in_a_line, scopes_of
 from reconciler.controller.telling import Silence, of_change
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
@@ -33,12 +32,12 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.executor import Executor
 from reconciler.notify.events import Event, Run
 from reconciler.planning.declared import Desired
-from reconciler.planning.reviewed import without
 from reconciler.project.apply import read_saved, run_saved
 from reconciler.project.attribution import attribution_of
 from reconciler.project.open import Options, open_project
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
+from reconciler.project.scopes import recorded_bindings
 from reconciler.project.sections import ControllerSection, HeartbeatSection
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, require_own_place, store_of
@@ -74,15 +73,14 @@ class Door(Struct, frozen=True):
     events for the log. `notify`, `beat`: send messages and a heartbeat, and never fail.
     """
 
-    load: Callable[[], Loaded]
-    fetch: Callable[[str], str]
+    load: Callable[[], Coroutine[Any, Any, Loaded]]
+    fetch: Callable[[str], Coroutine[Any, Any, str]]
     out: Path
     clock: Clock
     tell: Tell
     notify: Callable[[Sequence[Event], ProjectSettings], Coroutine[Any, Any, None]]
     beat: Callable[[HeartbeatSection, ProjectSettings], Coroutine[Any, Any, None]]
-    reporter: Reporter = field(default_factory=Reporter)
-    random: Callable[[], float] = random.random
+    reporter: Reporter
 
 
 class _Act:
@@ -108,7 +106,7 @@ class Controller:
         self._seen: dict[str, Seen] = {}
         self._applied: dict[str, datetime] = {}
         self._calls: Counter[str] = Counter()
-        self._asked: dict[str, Any] = {}  # the last order to look at once, by scope, that was carried out
+        self._asked: dict[str, str] = {}  # the last order to look at once, by scope, that was carried out
         self._failures: Counter[str] = Counter()
         self._due_s: dict[str, float] = {}  # when a scope that could not be read is due again
         self._round_s = 0.0
@@ -116,8 +114,7 @@ class Controller:
         self._seen_approvals: dict[Path, Collection[Path]] = {}
         self._again: set[str] = set()  # scopes to look at with the next tick
         self._busy: dict[str, _Act] = {}  # scopes that are acted on
-        self._probing = anyio.CancelScope()
-        self._probes = False
+        self._probing: anyio.CancelScope | None = None
         self._loaded: Loaded | None = None
         self._kept = memory.Kept()
         self._commit, self._fetch_s = "", 0.0
@@ -125,7 +122,7 @@ class Controller:
         self._looking = anyio.CancelScope()
         self._proposals = Proposals(door.out)
         self._events: list[Event] = []  # of changes, to be sent
-        self._silence, self._is_whole = Silence(), False
+        self._silence = Silence()
         self._store: Spooling | None = None
         self._place: Any = None  # of the state whose store is open
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
@@ -137,10 +134,10 @@ class Controller:
             async with anyio.create_task_group() as tasks:
                 with self._looking:
                     while not self._stopped.is_set():
-                        await self._tick(tasks, once=once)
+                        is_whole = await self._tick(tasks, once=once)
                         if once:
                             break
-                        self._send_messages(watching, whole=self._is_whole)
+                        self._send_messages(watching, whole=is_whole)
                         await self._clock.sleep(min(_POLL_S, self._every_s))
             if once and not self._stopped.is_set():
                 async with anyio.create_task_group() as tasks:
@@ -153,9 +150,11 @@ class Controller:
     async def _stop(self) -> None:
         """Once stopped: no look and no call begins any more; calls under way may end."""
         await self._stopped.wait()
-        ends: list[anyio.CancelScope | _Act] = [self._looking, self._probing, *self._busy.values()]
-        for each in ends:
-            each.cancel()
+        self._looking.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
+        for act in self._busy.values():
+            act.cancel()
 
     # --- when ---
 
@@ -163,21 +162,19 @@ class Controller:
     def _every_s(self) -> float:
         return self._loaded.section.every_s if self._loaded is not None else _POLL_S
 
-    async def _tick(self, tasks: TaskGroup, *, once: bool) -> None:
-        """Begin the round or the looks that are due now."""
+    async def _tick(self, tasks: TaskGroup, *, once: bool) -> bool:
+        """Begin the round or the looks that are due now; whether it was a whole round."""
         now_s = self._clock.monotonic()
-        self._is_whole = await self._fetched(now_s) or now_s >= self._round_s
-        if self._is_whole:
+        if await self._fetched(now_s) or now_s >= self._round_s:
             await self._round(tasks, None, waits=once)
-            jitter = 1 + _JITTER * (2 * self._door.random() - 1)
-            self._round_s = now_s + self._every_s * jitter
+            self._round_s = now_s + self._every_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
             gc.collect()  # a command would end here; the collector looks rarely, so as not to slow one down
-            return
+            return True
         await self._read_orders()
         asked = {
             scope
             for scope, order in self._kept.orders.items()
-            if order.now is not None and self._asked.get(scope) != order.now
+            if order.now and self._asked.get(scope) != order.now
         }
         for file, known in self._seen_approvals.items():
             if approvals_of(file) != known:
@@ -185,13 +182,14 @@ class Controller:
         if wanted := asked | self._again:
             self._again.clear()
             await self._round(tasks, wanted)
+        return False
 
     async def _fetched(self, now_s: float) -> bool:
         """Whether the source is at another commit. Where it cannot be fetched, the last one goes on."""
         if now_s < self._fetch_s:
             return False
         try:
-            commit = await to_thread.run_sync(self._door.fetch, self._kept.accepted)
+            commit = await self._door.fetch(self._kept.accepted)
         except ReconcilerError as failure:
             self._tell("source.unread", reason=_reason(failure))
             commit = self._commit
@@ -202,8 +200,8 @@ class Controller:
 
     async def _newest(self) -> Loaded:
         """As a call must be planned by. Raises ReconcilerError where the newest commit is not known."""
-        await to_thread.run_sync(self._door.fetch, self._kept.accepted)
-        return await to_thread.run_sync(self._door.load)
+        await self._door.fetch(self._kept.accepted)
+        return await self._door.load()
 
     async def _read_orders(self) -> None:
         """Orders by people, and where they cannot be read the last ones."""
@@ -272,7 +270,7 @@ class Controller:
         `waits`: scopes that could not be read lately are looked at whether they are due or not.
         """
         try:
-            loaded = await to_thread.run_sync(self._door.load)
+            loaded = await self._door.load()
             self._loaded = loaded
             names = await self._scopes(loaded)
         except ReconcilerError as failure:
@@ -287,8 +285,9 @@ class Controller:
         free -= suspended.keys()
         failing = {scope for scope in free if self._failures[scope]}
         probed = {scope for scope in failing if wanted or waits or now_s >= self._due_s.get(scope, 0.0)}
-        if probed and not self._probes:
-            tasks.start_soon(self._probe, tasks, loaded, probed, names)
+        if probed and self._probing is None:
+            self._probing = anyio.CancelScope()
+            tasks.start_soon(self._probe, self._probing, tasks, loaded, probed, names)
         if healthy := free - failing:
             await self._look_at(tasks if acts else None, loaded, healthy, names)
 
@@ -305,15 +304,19 @@ class Controller:
         return names
 
     async def _probe(
-        self, tasks: TaskGroup, loaded: Loaded, probed: Collection[str], names: Collection[str]
+        self,
+        scope: anyio.CancelScope,
+        tasks: TaskGroup,
+        loaded: Loaded,
+        probed: Collection[str],
+        names: Collection[str],
     ) -> None:
         """Look at scopes that could not be read, beside the rounds."""
-        self._probes = True
         try:
-            with anyio.CancelScope() as self._probing:
+            with scope:
                 await self._look_at(tasks, loaded, probed, names)
         finally:
-            self._probes = False
+            self._probing = None
 
     async def _look_at(
         self, tasks: TaskGroup | None, loaded: Loaded, looked_at: Collection[str], names: Collection[str]
@@ -367,7 +370,8 @@ class Controller:
             if found.status is Status.UNKNOWN:
                 self._failures[scope] += 1
                 rounds = min(2 ** (self._failures[scope] - 1), _MOST_ROUNDS)
-                self._due_s[scope] = now_s + self._every_s * rounds * (1 - _JITTER * self._door.random())
+                spread = random.uniform(1 - _JITTER, 1)  # noqa: S311 - no secret
+                self._due_s[scope] = now_s + self._every_s * rounds * spread
             else:
                 del self._failures[scope]
 
@@ -413,12 +417,14 @@ class Controller:
         about = _about(loaded.desired, state, {scope})
         plan = await make_plan(project, about)
         impacts = section.apply_impacts if section.mode == "apply" else ()
-        sent = unattended(plan, impacts) if impacts else _nothing_of(plan)
+        sent = unattended(plan, impacts)
         rest = rest_of(plan, sent)
         left_open = any(opened.data.get("scope") == scope for opened in state.open_intents)
-        if _does_something(sent) or sent.bindings or left_open:
+        if _does_something(sent) or recorded_bindings(sent, about.by_address) or left_open:
             await self._apply(scope, project, about, sent, NOTHING)
-            self._again.add(scope)
+            now = await project.store.load()
+            if now.heads.get(scope) != state.heads.get(scope):  # else nothing came of it, as of a question
+                self._again.add(scope)
         if not _does_something(rest):
             proposals.drop(scope)
             return None
@@ -478,6 +484,7 @@ async def _look(
         drift,
         plan,
         state,
+        desired.by_address,
         scopes_of(state, desired.resources),
         {scope: f"{locked.holder} is at work{locked.doubt}" for scope, locked in held.items()},
     ).seen(quiet | held.keys())
@@ -486,16 +493,10 @@ async def _look(
 def _about(desired: Desired, state: State, scopes: Collection[str]) -> Desired:
     """`desired`, about what is declared or recorded in `scopes`; about all of it where nothing is."""
     known = {*desired.by_address, *state.records}
-    scope_of = scopes_of(state, desired.resources).items()
+    by_address = scopes_of(state, desired.resources).items()
     return desired.with_targets(
-        [address for address, scope in scope_of if scope in scopes and address in known]
+        [address for address, scope in by_address if scope in scopes and address in known]
     )
-
-
-def _nothing_of(plan: Plan) -> Plan:
-    every = {change.address for change in plan.changes} | {step.address for step in plan.steps}
-    every |= {binding.address for binding in plan.bindings}
-    return without(plan, every | {move.source for move in plan.moves} | {move.target for move in plan.moves})
 
 
 def _does_something(plan: Plan) -> bool:
@@ -505,4 +506,4 @@ def _does_something(plan: Plan) -> bool:
 def _reason(failure: ReconcilerError) -> str:
     """The first problem of a failure in one line."""
     first = next(iter(failure.diagnostics), None) if isinstance(failure, Diagnosed) else None
-    return f"{first.code}: {first.message}" if first is not None else failure.message
+    return in_a_line(first) if first is not None else failure.message

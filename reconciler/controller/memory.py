@@ -4,8 +4,6 @@ Both are notes of the state (`execution.decisions`), so that they are seen from 
 """
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -20,11 +18,11 @@ _STATUSES, _ORDERS, _SOURCE = "controller", "controller-orders", "controller-sou
 class Order(Struct, frozen=True):
     """What a person said about one scope. `suspended`: why nothing is looked at; "" for nobody said so.
 
-    `now`: when somebody asked for a look at once; None for never.
+    `now`: another text each time that somebody asks for a look at once; "" for never.
     """
 
     suspended: str = ""
-    now: datetime | None = None
+    now: str = ""
 
 
 _NO_ORDER = Order()
@@ -49,13 +47,11 @@ def read(state: State) -> Kept:
             statuses[scope] = ScopeStatus.from_json(data)
         except (KeyError, TypeError, ValueError):
             continue
-    orders = {scope: _order(data) for scope, data in recall(state, _ORDERS).items()}
+    orders = {
+        scope: Order(data.get("suspended", ""), data.get("now", ""))
+        for scope, data in recall(state, _ORDERS).items()
+    }
     return Kept(statuses, orders, recall(state, _SOURCE).get("accepted", ""))
-
-
-def _order(data: Mapping[str, Any]) -> Order:
-    now = data.get("now")
-    return Order(data.get("suspended", ""), datetime.fromisoformat(now) if now else None)
 
 
 async def write(

@@ -40,12 +40,14 @@ _SUFFIX = ".plan.json"
 
 
 def unattended(plan: Plan, impacts: Collection[str]) -> Plan:
-    """The part of `plan` that may be sent without a person. `impacts`: those that the settings allow.
+    """The part of `plan` that may be sent or recorded without a person.
 
-    No delete, no create that no list shows, nothing that approvals, guardrails or budgets ask people about,
-    and nothing that waits for any of these.
+    `impacts`: those that the settings allow; where there are none, nothing may be. No delete, no create that
+    no list shows, nothing that approvals, guardrails or budgets ask people about, and nothing that waits for
+    any of these.
     """
-    left = {change.address for change in plan.changes if not _may(change, impacts)}
+    left = {*_addresses(plan)} if not impacts else set[Address]()
+    left |= {change.address for change in plan.changes if not _may(change, impacts)}
     left |= {move.source for move in plan.moves} | {move.target for move in plan.moves}
     asked = {
         name

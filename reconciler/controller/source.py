@@ -11,7 +11,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
+
+import anyio
+from anyio import to_thread
 
 from reconciler.approvals.in_force import authority_of
 from reconciler.core.advice import command
@@ -42,9 +44,9 @@ class Source:
         here = find_repository(config.root, config.variables)
         self._config, self._folder, self._signed = config, folder, section.verify == "signed"
         self._url = here.text("config", "--get", f"remote.{remote}.url")
-        if not self._url.partition(":")[0].isalpha():  # a path, relative to the clone that names it
+        if is_path(self._url):
             self._url = str(Path(here.text("rev-parse", "--show-toplevel"), self._url))
-        self._prefix, self._lock = here.prefix, Lock()
+        self._prefix, self._lock = here.prefix, anyio.Lock()
         ours = config.own_variables | config.secret_variables
         self._env = {name: value for name, value in config.variables.items() if name not in ours} | {
             "GIT_TERMINAL_PROMPT": "0",
@@ -53,99 +55,91 @@ class Source:
         for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
             self._env.pop(name, None)
 
-    @property
-    def commit(self) -> str:
-        """The commit that is used; "" before the first one."""
-        return self._git("for-each-ref", "--format=%(objectname)", _ACCEPTED) if self._is_made else ""
-
-    @property
-    def root(self) -> Path:
+    async def root(self) -> Path:
         """The project's folder at the commit that is used. Raises ReconcilerError while there is none."""
-        if commit := self.commit:
+        if commit := await self._commit():
             return self._tree(commit) / self._prefix
         raise ReconcilerError(f"no commit of {self._branch} may be used yet", help="the log says why")
 
-    def fetch(self, accepted: str = "") -> str:
+    async def fetch(self, accepted: str = "") -> str:
         """Get the newest commit of the branch, use it from now on, and return it.
 
         `accepted`: the one that a person lets pass although it does not follow the one before it. Raises
         ReconcilerError where the remote cannot be asked, and Refused for a commit that may not be used: then
         the one before it stays in use.
         """
-        with self._lock:
+        async with self._lock:
             if not self._is_made:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._git("init", "--quiet")
+                await self._git("init", "--quiet")
             branch = f"+refs/heads/{self._branch}:{_TIP}"
-            self._git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", self._url, branch)
-            tip, before = self._git("rev-parse", _TIP), self.commit
+            await self._git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", self._url, branch)
+            tip, before = await self._git("rev-parse", _TIP), await self._commit()
             if tip == before:
                 return tip
-            if before and tip != accepted and not self._follows(tip, before):
+            if before and tip != accepted and not await self._follows(tip, before):
                 raise _rewritten(self._branch, before, tip)
-            self._check_out(tip)
+            await self._check_out(tip)
             if self._signed:
-                self._verify(tip, before)
-            self._git("update-ref", _ACCEPTED, tip)
-            self._remove_all_but({tip, before})
+                await self._verify(tip, before)
+            await self._git("update-ref", _ACCEPTED, tip)
+            for tree in [*self._tree("").iterdir()]:
+                if tree.name not in (tip, before):
+                    await self._remove(tree.name)
             return tip
 
     @property
     def _is_made(self) -> bool:
         return (self._folder / ".git").exists()
 
+    async def _commit(self) -> str:
+        """The commit that is used; "" before the first one."""
+        return await self._git("for-each-ref", "--format=%(objectname)", _ACCEPTED) if self._is_made else ""
+
     def _tree(self, commit: str) -> Path:
         """Each commit has files of its own: those that a run reads do not change under it."""
         return self._folder / "commits" / commit
 
-    def _check_out(self, commit: str) -> None:
-        self._remove(commit)  # it may have been cut off
-        self._git("worktree", "add", "--quiet", "--detach", str(self._tree(commit)), commit)
+    async def _check_out(self, commit: str) -> None:
+        await self._remove(commit)  # it may have been cut off
+        await self._git("worktree", "add", "--quiet", "--detach", str(self._tree(commit)), commit)
 
-    def _remove(self, commit: str) -> None:
+    async def _remove(self, commit: str) -> None:
         shutil.rmtree(self._tree(commit), ignore_errors=True)
-        self._git("worktree", "prune")
+        await self._git("worktree", "prune")
 
-    def _remove_all_but(self, commits: set[str]) -> None:
-        for tree in self._tree("").iterdir():
-            if tree.name not in commits:
-                self._remove(tree.name)
-
-    def _follows(self, commit: str, before: str) -> bool:
+    async def _follows(self, commit: str, before: str) -> bool:
         try:
-            self._git("merge-base", "--is-ancestor", before, commit)
+            await self._git("merge-base", "--is-ancestor", before, commit)
         except ReconcilerError:
             return False
         return True
 
-    def _verify(self, commit: str, before: str) -> None:
+    async def _verify(self, commit: str, before: str) -> None:
         """Raises Refused unless the signers of this commit and of the one before it let its key sign."""
         config = find_settings(self._tree(commit) / self._prefix, self._config.variables)
-        authority = authority_of(config, before)
+        authority = await to_thread.run_sync(authority_of, config, before)
         both = (*authority.now.signers, *authority.before.signers)
         for signers in (authority.outside,) if authority.outside is not None else both:
             with tempfile.NamedTemporaryFile("w") as file:
                 file.write(signers.text)
                 file.flush()
+                setting = f"gpg.ssh.allowedSignersFile={file.name}"
                 try:
-                    self._git("verify-commit", commit, settings=[f"gpg.ssh.allowedSignersFile={file.name}"])
+                    await self._git("verify-commit", commit, settings=[setting])
                 except ReconcilerError:
                     raise _unsigned(commit, signers.where) from None
 
-    def _git(self, *arguments: str, settings: Sequence[str] = ()) -> str:
-        """What git prints. Raises ReconcilerError."""
+    async def _git(self, *arguments: str, settings: Sequence[str] = ()) -> str:
+        """What git prints. It is killed where this is cancelled. Raises ReconcilerError."""
         options = [word for setting in (*_SAFE, *settings) for word in ("-c", setting)]
+        command = ["git", "--no-pager", *options, *arguments]
         try:
-            done = subprocess.run(  # noqa: S603 - no shell, and names cannot be options
-                ["git", "--no-pager", *options, *arguments],  # noqa: S607 - the user's own git
-                cwd=self._folder,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+            with anyio.fail_after(TIMEOUT_S):
+                done = await anyio.run_process(
+                    command, stdin=subprocess.DEVNULL, cwd=self._folder, env=self._env, check=False
+                )
+        except TimeoutError:
             raise ReconcilerError(f"git {arguments[0]} did not end within {TIMEOUT_S} s") from None
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
@@ -154,6 +148,11 @@ class Source:
             why = next((line for line in said if line.startswith(("fatal:", "error:"))), "".join(said[:1]))
             raise ReconcilerError(f"git {arguments[0]} failed: {why or f'exit code {done.returncode}'}")
         return os.fsdecode(done.stdout).strip()
+
+
+def is_path(url: str) -> bool:
+    """Whether git takes the address of a remote for a path: no colon stands before its first slash."""
+    return ":" not in url.partition("/")[0]
 
 
 def _rewritten(branch: str, before: str, tip: str) -> Refused:

@@ -22,6 +22,7 @@ from reconciler.core.words import counted
 from reconciler.drift.find import Drift
 from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
+from reconciler.project.scopes import recorded_bindings
 from reconciler.state.store import State
 
 T = TypeVar("T")
@@ -127,7 +128,7 @@ def scopes_of(state: State, resources: Iterable[Resource]) -> Mapping[Address, s
 
 
 class Look(Struct, frozen=True):
-    """One look: the drift, the plan, and the state that both are about.
+    """One look: the drift, the plan, the manifests and the state that both are about.
 
     `scopes`: by address. `held`: the scopes in which somebody is at work, and who.
     """
@@ -135,6 +136,7 @@ class Look(Struct, frozen=True):
     drift: Drift
     plan: Plan
     state: State
+    resources: Mapping[Address, Resource]
     scopes: Mapping[Address, str]
     held: Mapping[str, str]
 
@@ -149,7 +151,7 @@ class Look(Struct, frozen=True):
             for scope in self._about(problem, by_text, looked_at):
                 problems[scope].plan.append(problem)
         acts = {parse_intent(opened).scope for opened in self.state.open_intents}
-        acts |= {binding.scope for binding in self.plan.bindings}  # to be recorded, without a call
+        acts |= {binding.scope for binding in recorded_bindings(self.plan, self.resources)}  # without a call
         drifted = self._by_scope((change.address, change) for change in self.drift.plan.changes)
         changed = self._by_scope(
             (change.address, change) for change in self.plan.changes if change.action.changes_something
@@ -220,18 +222,26 @@ class _Problems:
         unread = [problem for problem in self.drift if problem.code not in _SEEN]
         unread += [problem for problem in self.plan if problem.code in _UNREAD or not problem.addresses]
         if (found := next(_errors(unread), None)) is not None:
-            return Seen(Status.UNKNOWN, f"{found.code}: {found.message}")
+            return Seen(Status.UNKNOWN, in_a_line(found))
         if scope in drifted:
             return Seen(Status.DRIFTED, _told(drifted[scope]))
         if (found := _first(self.drift, {OWED_OVERDUE})) is not None:
             return Seen(Status.OWED, found.message)
         refused = next(_errors(problem for problem in both if problem.code not in _NEW), None)
         if scope in changed or refused is not None:
-            told = f"{refused.code}: {refused.message}" if refused is not None else _told(changed[scope])
+            told = in_a_line(refused) if refused is not None else _told(changed[scope])
             return Seen(Status.CHANGES, told)
         if scope in owed:
             return Seen(Status.OWED, _named(str(each.address) for each in owed[scope]))
         return Seen(Status.IN_SYNC)
+
+
+def in_a_line(problem: Diagnostic) -> str:
+    return f"{problem.code}: {problem.message}"
+
+
+def in_words(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _first(problems: Iterable[Diagnostic], codes: Collection[str]) -> Diagnostic | None:

@@ -1,9 +1,9 @@
 """Messages about scopes: changes that people should know of, and silence, which is an alarm, too. Pure."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from reconciler.controller.status import ScopeStatus, Status
+from reconciler.controller.status import ScopeStatus, Status, in_words
 from reconciler.notify.events import Event, EventName, Item, Run
 
 _NAMES: Mapping[Status, EventName] = {
@@ -33,14 +33,10 @@ class Silence:
             late = run.at - seen > _SILENT_ROUNDS * every and status.status is not Status.SUSPENDED
             if late and scope not in self._told:
                 self._told.add(scope)
-                yield _event("silent", scope, f"not seen since {_short(seen)}: {status.reason}", run)
+                yield _event("silent", scope, f"not seen since {in_words(seen)}: {status.reason}", run)
             elif not late and scope in self._told:
                 self._told.discard(scope)
                 yield _event("silent", scope, f"seen again: {status.status}", run)
-
-
-def _short(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _event(name: EventName, scope: str, what: str, run: Run) -> Event:

@@ -4,7 +4,7 @@ A scope is an app or an organization: its lease keeps other runs away from every
 address, and stands for everything that it refers to, too.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -90,8 +90,12 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
         and not former.intersection((address, _base(address)))
         and desired.selected(record)
     ]
-    known = [*declared, *left]
-    problems = [_unknown(target, desired, known) for target in desired.targets if not _meant(target, known)]
+    known = _by_base((*declared, *left))
+    problems = [
+        _unknown(target, desired, (*declared, *left))
+        for target in desired.targets
+        if not _meant(target, known)
+    ]
     if problems:
         raise Misused("a target does not exist; nothing was changed", problems)
     return replace(desired, focus=_about(desired, known))
@@ -99,7 +103,7 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
 
 def declared_in_focus(desired: Desired) -> list[Resource]:
     """The resources that a plan of `desired` is about."""
-    focus = _about(desired, desired.by_address) if desired.targets else desired.focus
+    focus = _about(desired, _by_base(desired.by_address)) if desired.targets else desired.focus
     return [resource for resource in desired.resources if focus is None or resource.address in focus]
 
 
@@ -115,12 +119,24 @@ def moves_in_focus(desired: Desired) -> list[Resource]:
     return found
 
 
-def _meant(target: Address, known: Collection[Address]) -> list[Address]:
+_ByBase = Mapping[Address, list[Address]]
+
+
+def _by_base(known: Iterable[Address]) -> _ByBase:
+    """The addresses by what they are without their [index]: there may be thousands, and as many targets."""
+    found: dict[Address, list[Address]] = {}
+    for address in known:
+        found.setdefault(_base(address), []).append(address)
+    return found
+
+
+def _meant(target: Address, known: _ByBase) -> list[Address]:
     """A target without an index is all of a `count`."""
-    return [address for address in known if target in (address, _base(address))]
+    same = known.get(_base(target), [])
+    return [address for address in same if target in (address, _base(address))]
 
 
-def _about(desired: Desired, known: Collection[Address]) -> Collection[Address]:
+def _about(desired: Desired, known: _ByBase) -> Collection[Address]:
     """The `known` addresses that the targets mean and all that they refer to, as far as in the focus."""
     found, declared = set[Address](), desired.by_address
     waiting = [address for target in desired.targets for address in _meant(target, known)]

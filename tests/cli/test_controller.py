@@ -3,15 +3,20 @@
 import json
 import shutil
 import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
+from reconciler.cli.controller import _door as made_door
+from reconciler.controller.loop import Controller
 from tests.approvals.people import make
 from tests.cli.harness import Project, Running, Sandbox, cluster, volume
 from tests.notify.receiver import SECRET, receiving
@@ -355,3 +360,75 @@ def test_people_are_told_once_and_a_heartbeat_says_that_all_was_seen(
         "reconcile.silent",
     ]
     assert "seen again" in str(told)
+
+
+def test_what_a_rule_asks_people_about_is_not_sent(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project, "apply", "approvals: {rules: [{when: {action: extend}}]}\n")
+    project.write(volume(app) + volume(app, "more"))
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        project.write(volume(app, spec=LARGER) + volume(app, "more") + volume(app, "third"))
+        log.until("plan.proposed", scope=app)
+        log.status(app, "proposed")
+        log.ended()
+    assert {each["name"]: each["size_gb"] for each in sandbox.volumes(app)} == {
+        "data": 10,
+        "more": 10,
+        "third": 10,
+    }
+
+
+async def ticks(project: Project, monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
+    """The events of so many ticks in this process: the first one is a round, others only look where due."""
+    for name, value in project.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(project.root)
+    told: list[str] = []
+    with ExitStack() as running:
+        door = replace(
+            made_door("", None, None, running, sandbox=False), tell=lambda name, **_: told.append(name)
+        )
+        controller = Controller(door, anyio.Event())
+        for _ in range(number):
+            async with anyio.create_task_group() as tasks:
+                await controller._tick(tasks, once=False)
+        await controller._close()
+    return told
+
+
+def test_a_question_that_only_a_person_can_answer_is_not_asked_with_each_tick(
+    project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"db-{app}"
+    project.write(cluster(name))
+    project.approve(f"PostgresCluster/{name}")
+    sandbox.fault("POST", "/v1/postgres", "drop_after")
+    project.apply(code=3)
+    project.write("manifests: [manifests]\ncontroller: {every: 1h, mode: apply}\n", "reconcile.yaml")
+    told = anyio.run(ticks, project, monkeypatch, 5)
+    assert told.count("apply.ended") + told.count("apply.refused") <= 1, told
+    assert len(sandbox.clusters(name)) == 1
+
+
+def test_a_record_that_is_another_ones_to_change_is_not_tried_with_each_tick(
+    project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has left the manifests of a scope in which nothing is declared any more."""
+    other = sandbox.app(f"{app}-other")
+    project.write(volume(app) + volume(other))
+    project.apply()
+    project.write(volume(other))
+    project.write("manifests: [manifests]\ncontroller: {every: 1h, mode: apply}\n", "reconcile.yaml")
+    told = anyio.run(ticks, project, monkeypatch, 5)
+    assert told.count("apply.ended") <= 1, told
+
+
+def test_a_signal_does_not_wait_for_a_remote_that_hangs(cloned: Project) -> None:
+    git(cloned.root, "remote", "set-url", "origin", "git@git.example.com:shop.git")
+    cloned.env["GIT_SSH_COMMAND"] = "sh -c 'touch asked; sleep 60'"
+    with controlling(cloned) as log:
+        asked = cloned.root / ".reconcile/controller/source/asked"
+        log.running.until(asked.exists)
+        began_s = time.monotonic()
+        log.ended()
+    assert time.monotonic() - began_s < 15

@@ -40,7 +40,7 @@ def test_what_a_newer_version_wrote_is_left_out(broken: dict[str, object]) -> No
 def test_orders_and_the_accepted_commit_are_read() -> None:
     orders = {"shop": {"suspended": "why"}, "lab": {"now": AT.isoformat()}}
     kept = read(state(controller_orders=orders, controller_source={"accepted": "abc"}))
-    assert kept == Kept({}, {"shop": Order("why"), "lab": Order(now=AT)}, "abc")
+    assert kept == Kept({}, {"shop": Order("why"), "lab": Order(now=AT.isoformat())}, "abc")
     assert kept.order("nonesuch") == Order()
 
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from reconciler.controller.source import Source
@@ -35,10 +36,10 @@ def source(*, rewritten: bool) -> Act:
         env = {"PATH": os.environ["PATH"], **ISOLATED}
         followed = Source(find_settings(folder, env), folder / ".reconcile" / "source")
         if rewritten:
-            followed.fetch()
+            anyio.run(followed.fetch)
             _git(folder, "commit", "-q", "--amend", "-m", "another")
         with pytest.raises(Diagnosed) as refused:
-            followed.fetch()
+            anyio.run(followed.fetch)
         return refused.value.diagnostics
 
     return act
