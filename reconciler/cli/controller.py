@@ -75,7 +75,9 @@ def run(
     ),
     once: bool = flag("--once", "Look at each scope once, act on it, and end."),
     out: Path | None = option(
-        "--out", "Folder of proposals.", type=click.Path(file_okay=False, path_type=Path)
+        "--out",
+        "Folder of proposals, with one below it for each environment.",
+        type=click.Path(file_okay=False, path_type=Path),
     ),
     listen: str = option("--listen", "Serve metrics and a page here.", metavar="HOST:PORT", default=""),
     token_from: str = option(
@@ -164,7 +166,7 @@ def _door(
         await beat(heartbeat, config, SystemClock(), warn)
 
     warn = partial(log.warning, "message.lost")
-    proposals = out or folder / "proposals"
+    proposals = out / here.env if out is not None else folder / "proposals"
     return Door(load, fetch, proposals, SystemClock(), log.info, notify, beat_once, _Steps())
 
 

@@ -330,7 +330,7 @@ class Controller:
                 seen = await _look(project, loaded.desired, looked_at, whole=whole)
                 self._again |= {*looked_at} - seen.keys()
                 self._note(seen)
-                await self._save(project, names)
+                await self._save(project)
         except ReconcilerError as failure:
             self._note({scope: Seen(Status.UNKNOWN, _reason(failure)) for scope in looked_at})
             return
@@ -375,7 +375,7 @@ class Controller:
             else:
                 del self._failures[scope]
 
-    async def _save(self, project: Project, names: Collection[str]) -> None:
+    async def _save(self, project: Project) -> None:
         """Keep all statuses in the state, where it can be written and something changed."""
         now_s = self._clock.monotonic()
         if self._is_saved and now_s < self._saved_s + max(_SAVE_S, self._every_s):
@@ -384,7 +384,7 @@ class Controller:
         self._is_saved, self._saved_s = True, now_s
         if not state.lineage:
             return
-        gone = frozenset(memory.read(state).statuses.keys() - {*names})
+        gone = frozenset(memory.read(state).statuses.keys() - self.statuses.keys())
         try:
             await memory.write(project.store, project.actor(), self.statuses, gone)
         except ReconcilerError as failure:
@@ -400,8 +400,9 @@ class Controller:
                     loaded = await self._newest()
                     options = Options(loaded.state_url, take_signals=False)
                     async with self._open(loaded, options) as project:
-                        found = await self._sent_and_proposed(scope, loaded, project)
-                    self._note({scope: found} if found is not None else {})
+                        if (found := await self._sent_and_proposed(scope, loaded, project)) is not None:
+                            self._note({scope: found})
+                            await self._save(project)
         except Locked as failure:
             self._note({scope: Seen(Status.LOCKED, failure.message)})
         except ReconcilerError as failure:

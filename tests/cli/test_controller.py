@@ -432,3 +432,23 @@ def test_a_signal_does_not_wait_for_a_remote_that_hangs(cloned: Project) -> None
         began_s = time.monotonic()
         log.ended()
     assert time.monotonic() - began_s < 15
+
+
+def test_each_environment_has_proposals_of_its_own(
+    project: Project, sandbox: Sandbox, app: str, tmp_path: Path
+) -> None:
+    project.write(
+        "manifests: [manifests]\ncontroller: {mode: propose}\nenvironments: {one: {}, two: {}}\n",
+        "reconcile.yaml",
+    )
+    project.write(volume(app))
+    both = ("--env", "one", "--env", "two")
+    for name in ("one", "two"):
+        project.run("state", "init", "--env", name)
+    project.run("controller", *both, "--once", "--out", str(tmp_path / "out"))
+    found = sorted(file.parent.name for file in tmp_path.glob("out/*/*.plan.json"))
+    assert found == ["one", "two"]
+    for name in ("one", "two"):
+        told = project.json("controller", "status", "--env", name).json["scopes"]
+        assert [each["status"] for each in told] == ["proposed"]
+    assert sandbox.volumes(app) == []
