@@ -7,9 +7,11 @@ project signed.
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -133,21 +135,35 @@ class Source:
     async def _git(self, *arguments: str, settings: Sequence[str] = ()) -> str:
         """What git prints. It is killed where this is cancelled. Raises ReconcilerError."""
         options = [word for setting in (*_SAFE, *settings) for word in ("-c", setting)]
-        command = ["git", "--no-pager", *options, *arguments]
+        git = self._start(["git", "--no-pager", *options, *arguments])
         try:
             with anyio.fail_after(TIMEOUT_S):
-                done = await anyio.run_process(
-                    command, stdin=subprocess.DEVNULL, cwd=self._folder, env=self._env, check=False
-                )
+                output, errors = await to_thread.run_sync(git.communicate, abandon_on_cancel=True)
         except TimeoutError:
             raise ReconcilerError(f"git {arguments[0]} did not end within {TIMEOUT_S} s") from None
+        finally:
+            if git.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(git.pid, signal.SIGKILL)  # with what it started, which holds its pipes open
+        if git.returncode:
+            said = errors.decode(errors="replace").strip().splitlines()
+            why = next((line for line in said if line.startswith(("fatal:", "error:"))), "".join(said[:1]))
+            raise ReconcilerError(f"git {arguments[0]} failed: {why or f'exit code {git.returncode}'}")
+        return os.fsdecode(output).strip()
+
+    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(  # noqa: S603 - no shell, and names cannot be options
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self._folder,
+                env=self._env,
+                start_new_session=True,
+            )
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            why = next((line for line in said if line.startswith(("fatal:", "error:"))), "".join(said[:1]))
-            raise ReconcilerError(f"git {arguments[0]} failed: {why or f'exit code {done.returncode}'}")
-        return os.fsdecode(done.stdout).strip()
 
 
 def is_path(url: str) -> bool:
