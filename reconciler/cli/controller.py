@@ -83,12 +83,16 @@ def run(
     token_from: str = option(
         "--token-from", "Variable with the token that callers of --listen bear.", default=""
     ),
+    worker: bool = flag("--worker", "Share the scopes with all other workers of the same state."),
 ) -> int:
     """Run until a signal ends it: with exit code 0, once calls under way have ended."""
     log_to_stderr(debug=False)
     with ExitStack() as running:
         serving = _serving(listen, token_from, running) if listen else None
-        doors = [_door(name, state_url, out, running, sandbox=sandbox) for name in environments or ("",)]
+        doors = [
+            _door(name, state_url, out, running, sandbox=sandbox, shares=worker)
+            for name in environments or ("",)
+        ]
         serve(partial(_run_all, doors, once, serving))
     return DONE
 
@@ -127,13 +131,20 @@ def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
     structlog.get_logger("reconciler.controller").info("listening", url=url)
 
     async def serve_pages(controllers: Sequence[Controller]) -> None:
-        await web.serve(listener, web.application(lambda: [each.view for each in controllers], token))
+        app = web.application(lambda: [each.statuses.view for each in controllers], token)
+        await web.serve(listener, app)
 
     return serve_pages
 
 
 def _door(
-    environment: str, state_url: str | None, out: Path | None, running: ExitStack, *, sandbox: bool
+    environment: str,
+    state_url: str | None,
+    out: Path | None,
+    running: ExitStack,
+    *,
+    sandbox: bool,
+    shares: bool = False,
 ) -> Door:
     """Raises ReconcilerError for bad settings. The embedded sandbox runs until `running` ends."""
     log = structlog.get_logger("reconciler.controller").bind(environment=environment or None)
@@ -167,7 +178,7 @@ def _door(
 
     warn = partial(log.warning, "message.lost")
     proposals = out / here.env if out is not None else folder / "proposals"
-    return Door(load, fetch, proposals, SystemClock(), log.info, notify, beat_once, _Steps())
+    return Door(load, fetch, proposals, SystemClock(), log.info, notify, beat_once, _Steps(), shares)
 
 
 def _beside(here: ProjectSettings, config: ProjectSettings) -> str | None:

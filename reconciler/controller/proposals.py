@@ -90,6 +90,7 @@ class Proposals:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._known: dict[Path, Collection[Path]] = {}  # by proposal, the approvals that were looked at
 
     def keep(self, scope: str, plan: Plan) -> tuple[Path, bool]:
         """The file of this proposal, and whether it is new. Raises ReconcilerError."""
@@ -101,6 +102,16 @@ class Proposals:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_output(file, dump_plan(plan), mode=0o600)
         return file, is_new
+
+    def approvals(self, proposal: Path) -> Sequence[Path]:
+        """The approvals of `proposal`, which are looked at now."""
+        found = self._known[proposal] = approvals_of(proposal)
+        return found
+
+    def news(self) -> set[str]:
+        """The scopes whose proposals have other approvals than were looked at."""
+        self._known = {proposal: known for proposal, known in self._known.items() if proposal.exists()}
+        return {_scope_of(each) for each, known in self._known.items() if approvals_of(each) != known}
 
     def drop(self, scope: str, but: str = "\0") -> None:
         """Remove the proposals of `scope`, with what was signed for them, but the file `but`."""
@@ -115,7 +126,7 @@ def _file_name(scope: str) -> str:
     return quote(scope, safe="")
 
 
-def scope_of(proposal: Path) -> str:
+def _scope_of(proposal: Path) -> str:
     """The scope of a proposal, by the name of its file."""
     return unquote(proposal.name.rpartition(_SUFFIX)[0].rpartition(".")[0])
 

@@ -16,6 +16,7 @@ from reconciler.core.diagnostics import (
     Diagnostic,
     Severity,
 )
+from reconciler.core.errors import Diagnosed, ReconcilerError
 from reconciler.core.model import Address, Change, Owed, Resource
 from reconciler.core.steps import Plan
 from reconciler.core.words import counted
@@ -238,6 +239,12 @@ class _Problems:
 
 def in_a_line(problem: Diagnostic) -> str:
     return f"{problem.code}: {problem.message}"
+
+
+def reason_of(failure: ReconcilerError) -> str:
+    """The first problem of a failure in one line."""
+    first = next(iter(failure.diagnostics), None) if isinstance(failure, Diagnosed) else None
+    return in_a_line(first) if first is not None else failure.message
 
 
 def in_words(at: datetime) -> str:

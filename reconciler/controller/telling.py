@@ -1,10 +1,12 @@
 """Messages about scopes: changes that people should know of, and silence, which is an alarm, too. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 from reconciler.controller.status import ScopeStatus, Status, in_words
 from reconciler.notify.events import Event, EventName, Item, Run
+
+Tell = Callable[..., None]  # takes an event of the log: its name, with its fields by keyword
 
 _NAMES: Mapping[Status, EventName] = {
     Status.DRIFTED: "drift",

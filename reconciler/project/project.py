@@ -33,7 +33,8 @@ class Project:
     `environments`: the settings by which the states of others are found; None where there are no others.
     `address`, `state_url`: of the platform and the state, as reports name them. `trusted`: the revision of
     `providers`, with --untrusted. `budget`: of the requests of this verb. `authority`: which changes need an
-    approval, and of whom. `variables`: of the run, for the programs that judge an approval.
+    approval, and of whom. `variables`: of the run, for the programs that judge an approval. `answers`: what
+    was read, where all that is asked for is to be seen at the same moment; None where each asks anew.
     """
 
     store: Spooling
@@ -57,6 +58,7 @@ class Project:
     authority: Authority = NO_RULES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     budget: Budget = field(default_factory=Budget)
+    answers: dict[Read, Observation] | None = None
 
     @property
     def services(self) -> Services:
@@ -95,11 +97,21 @@ async def read_all(
     on_answer: Callable[[Read, Observation], None],
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
-    """See `observe`."""
+    """See `observe`. What `project.answers` has is not read again."""
+    known = project.answers
+
+    def answer(read: Read, observation: Observation) -> None:
+        if known is not None:
+            known[read] = observation
+        on_answer(read, observation)
+
+    seen = {read: known[read] for read in reads if read in known} if known else {}
+    for read, observation in seen.items():
+        on_answer(read, observation)
     await observe(
         project.services,
-        reads,
-        on_answer,
+        [read for read in reads if read not in seen],
+        answer,
         clock=project.clock,
         reporter=project.reporter,
         about=about,

@@ -28,7 +28,7 @@ DELETABLE = "lifecycle: {deletion: delete}\n"
 LARGER = "region: ams, size_gb: 20"
 
 
-@dataclass
+@dataclass(eq=False)
 class Log:
     """What a running controller tells, event by event."""
 
@@ -67,9 +67,9 @@ def settings(project: Project, mode: str = "observe", more: str = "") -> None:
 
 
 @contextmanager
-def controlling(project: Project) -> Iterator[Log]:
-    with project.started("controller") as running:
-        late = Timer(20, running.process.kill)
+def controlling(project: Project, *options: str) -> Iterator[Log]:
+    with project.started("controller", *options) as running:
+        late = Timer(60, running.process.kill)
         late.start()
         try:
             yield Log(running)
@@ -107,6 +107,17 @@ def test_it_tells_drift_from_what_it_could_not_see_and_sends_nothing(
         log.status(app, "drifted")
         log.ended()
     assert sandbox.mutations_of(app) == sent
+
+
+def test_one_look_tells_all_from_the_same_answers(project: Project, sandbox: Sandbox, app: str) -> None:
+    settings(project)
+    project.write(volume(app))
+    project.apply()
+    with sandbox.recording() as requests:
+        project.run("controller", "--once")
+    read = [path for method, path in requests if method == "GET" and app in path]
+    assert read
+    assert len({*read}) == len(read)
 
 
 def test_without_a_state_nothing_is_known(project: Project, app: str) -> None:
@@ -392,7 +403,7 @@ async def ticks(project: Project, monkeypatch: pytest.MonkeyPatch, number: int) 
         for _ in range(number):
             async with anyio.create_task_group() as tasks:
                 await controller._tick(tasks, once=False)
-        await controller._close()
+        await controller._state.close()
     return told
 
 
@@ -421,6 +432,46 @@ def test_a_record_that_is_another_ones_to_change_is_not_tried_with_each_tick(
     project.write("manifests: [manifests]\ncontroller: {every: 1h, mode: apply}\n", "reconcile.yaml")
     told = anyio.run(ticks, project, monkeypatch, 5)
     assert told.count("apply.ended") <= 1, told
+
+
+def test_workers_share_the_scopes_and_take_over_those_of_one_that_died(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    apps = {app} | {sandbox.app(f"{app}-{number}") for number in range(7)}
+    settings(project)
+    project.write("".join(volume(each) for each in apps))
+    project.apply()
+
+    def grow(size_gb: int) -> None:
+        for each in apps:
+            sandbox.edit_volume(sandbox.volume(each)["id"], size_gb=size_gb)
+
+    def share(log: Log) -> int:
+        number = log.until("share.changed")["ours"]
+        assert isinstance(number, int)
+        return number
+
+    with controlling(project, "--worker") as one:
+        assert share(one) == len(apps)
+        with controlling(project, "--worker") as two:
+            shares = {one: share(one), two: share(two)}
+            assert sum(shares.values()) == len(apps)
+            grow(15)
+            drifted = {
+                log: {log.until("scope.changed", status="drifted")["scope"] for _ in range(number)}
+                for log, number in shares.items()
+            }
+            assert drifted[one] | drifted[two] == apps
+            assert not drifted[one] & drifted[two]
+            two.running.until(lambda: {*statuses(project).values()} == {"drifted"})  # both have kept it
+            two.running.process.kill()
+            assert share(one) == len(apps)
+            grow(10)
+            assert {one.until("scope.changed", status="in-sync")["scope"] for _ in apps} == apps
+        one.ended()
+    with controlling(project, "--worker") as one:  # nobody is left behind who takes a share
+        assert share(one) == len(apps)
+        one.ended()
 
 
 def test_a_signal_does_not_wait_for_a_remote_that_hangs(cloned: Project) -> None:
