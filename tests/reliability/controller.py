@@ -43,14 +43,14 @@ class Wrong(AssertionError):
 class Watcher:
     """One controller process, restarted where it was killed, and all that it told."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, project: Project, *options: str) -> None:
+        self.project, self._options = project, options
         self.told: list[dict[str, Any]] = []
         self.begin()
 
     def begin(self) -> None:
         self._stack = ExitStack()
-        started = self.project.started("controller", "--listen", "127.0.0.1:0")
+        started = self.project.started("controller", "--listen", "127.0.0.1:0", *self._options)
         self.process = self._stack.enter_context(started).process
         lines = iter(self.process.stderr or ())
         self.url = json.loads(next(lines))["url"]
@@ -62,20 +62,26 @@ class Watcher:
 
     def statuses(self, since: float = 0.0) -> dict[str, str]:
         """By scope; "" where the last look that could tell began before `since`."""
-        with urlopen(f"{self.url}/metrics") as answer:
-            text = answer.read().decode()
-        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-        labels = [each.labels for each in samples if each.name == "reconciler_scope_status"]
-        looked = {
-            each.labels["scope"]: each.value
+        samples = self._samples()
+        looked = _successes(samples)
+        found = {
+            each.labels["scope"]: each.labels["status"]
             for each in samples
-            if each.name == "reconciler_scope_last_success_timestamp_seconds"
+            if each.name == "reconciler_scope_status"
         }
-        found = {each["scope"]: each["status"] for each in labels}
         return {
             scope: status if status in BLIND or looked[scope] > since else ""
             for scope, status in found.items()
         }
+
+    def successes(self) -> dict[str, float]:
+        """When each scope was last looked at and could be read, as far as it knows."""
+        return _successes(self._samples())
+
+    def _samples(self) -> list[Any]:
+        with urlopen(f"{self.url}/metrics") as answer:
+            text = answer.read().decode()
+        return [each for family in text_string_to_metric_families(text) for each in family.samples]
 
     def kill(self) -> None:
         self.process.kill()
@@ -86,6 +92,11 @@ class Watcher:
         code = self.process.wait(15)
         self._stack.close()
         return code
+
+
+def _successes(samples: list[Any]) -> dict[str, float]:
+    name = "reconciler_scope_last_success_timestamp_seconds"
+    return {each.labels["scope"]: each.value for each in samples if each.name == name}
 
 
 class Week:
