@@ -263,14 +263,16 @@ FOUND_ID = OutputRef("found", "id")
 class Find(Saved, frozen=True):
     """After a lost reply, the created object is looked up in `read`, by equal `match` fields and a baseline.
 
-    `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
-    record that keeps the id of what is found, where it is not the record's own object. `one`: shows what was
-    found by its id (`FOUND_ID`): a list may lag behind.
+    `unattached`: fields that must be empty for the object to be ours to take. `grows`: fields that never
+    become less than what was sent. `keep`: the field of the record that keeps the id of what is found, where
+    it is not the record's own object. `one`: shows what was found by its id (`FOUND_ID`): a list may lag
+    behind.
     """
 
     read: Read
     match: Mapping[str, Any] = field(default_factory=dict)
     unattached: tuple[str, ...] = ()
+    grows: tuple[str, ...] = ()
     keep: str = ""
     one: Read | None = None
     how: Literal["find"] = "find"

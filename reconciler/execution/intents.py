@@ -40,6 +40,7 @@ class Intent(Saved, frozen=True):
     find: Read | None = None
     match: Mapping[str, Any] | None = None
     unattached: tuple[str, ...] = ()
+    grows: tuple[str, ...] = ()
     keep: str = ""
     baseline: tuple[str, ...] = ()
     owes: str = ""

@@ -186,6 +186,7 @@ def _intend(run: Run, step: Step, path: str, listed: Lookup, uses: Uses) -> tupl
         find=_where_found(run, step),
         match=step.find.match if step.find is not None else None,
         unattached=step.find.unattached if step.find is not None else (),
+        grows=step.find.grows if step.find is not None else (),
         keep=step.find.keep if step.find is not None else "",
         one=step.find.one if step.find is not None else None,
         baseline=tuple(item.id for item in listed.possible(step.find.match)) if step.find else (),

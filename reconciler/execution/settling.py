@@ -57,8 +57,9 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
 def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
     """The settlement that the candidates prove.
 
-    An object that is already attached may still be ours: it is neither taken nor ignored. A snapshot may be
-    taken on evidence alone: any snapshot of its volume will do.
+    An object that is already attached may still be ours: it is neither taken nor ignored, and as little is one
+    that is smaller than what was sent. A snapshot may be taken on evidence alone: any snapshot of its volume
+    will do.
     """
     if not found:
         return Settlement("not_landed")
@@ -73,8 +74,12 @@ def _undecided(ids: Iterable[str]) -> Settlement:
 
 
 def _is_free(intent: Intent, item: Any) -> bool:
-    """Whether the object has a valid id, and is attached to nothing."""
-    return not item.bad_id and not any(getattr(item, name, None) for name in intent.unattached)
+    """Whether the object has a valid id, is attached to nothing, and has all that was sent."""
+    less = any(
+        isinstance(sent := intent.applied.get(name), int) and (getattr(item, name, None) or sent) < sent
+        for name in intent.grows
+    )
+    return not item.bad_id and not less and not any(getattr(item, name, None) for name in intent.unattached)
 
 
 async def look(

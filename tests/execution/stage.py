@@ -209,8 +209,8 @@ class Stage:
     def switch(self, **switches: Any) -> None:
         self.call("POST", "/_sandbox/switches", switches)
 
-    def make_volume(self, name: str = "data") -> str:
-        body = {"name": name, "region": "ams", "size_gb": 10}
+    def make_volume(self, name: str = "data", size_gb: int = 10) -> str:
+        body = {"name": name, "region": "ams", "size_gb": size_gb}
         found: str = self.call("POST", "/v1/apps/shop/volumes", body)["id"]
         return found
 

@@ -231,6 +231,15 @@ async def test_a_volume_that_a_machine_holds_by_now_is_a_question(stage: Stage) 
     assert stage.line.mutations == ["POST"]
 
 
+async def test_a_smaller_volume_is_not_the_lost_one(stage: Stage) -> None:
+    """Volumes never shrink. It is not taken; and since the lost one may come yet, none is made, either."""
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(1, lambda: stage.make_volume(size_gb=5))
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    assert stage.line.mutations == ["POST"]
+
+
 async def test_a_volume_listed_before_the_call_is_not_taken(stage: Stage) -> None:
     stage.make_volume()
     both = volume(spec="region: ams, size_gb: 10, count: 2")

@@ -84,6 +84,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
             listing,
             match,
             unattached=("attached_machine_id", "attached_alloc_id"),
+            grows=("size_gb",),
             one=Read(snapshots.volume_path(subject.address, FOUND_ID), one(Volume)),
         ),
         wait=settled(subject, reply_path=""),
