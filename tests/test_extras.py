@@ -203,6 +203,7 @@ def test_the_sandbox_works_with_its_extra(install: Callable[..., Installed], pro
         (("sandbox",), "the emulated platform", "sandbox"),
         (("state", "list", "--state", "postgresql://db/state"), "a state in PostgreSQL", "postgres"),
         (("state", "list", "--state", "s3://bucket/prefix"), "a state in an object store", "objects"),
+        (("drift", "--report", "openmetrics=a.prom"), "the format openmetrics", "controller"),
         (("mcp",), "the server for agents", "mcp"),
         (("provider", "serve", "db", "--postgres-from", "env:DSN"), "the reference provider", "provider"),
         (("provider", "check", "http://127.0.0.1:9", "-o", "junit"), "`--output junit`", "provider"),

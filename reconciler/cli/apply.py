@@ -17,6 +17,7 @@ from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
+from reconciler.cli.metrics import counting, left_of
 from reconciler.cli.output import emit, emit_part
 from reconciler.cli.signals import Interrupted, confirmed
 from reconciler.cli.verb import (
@@ -120,12 +121,14 @@ def command(
     deletes, demanded = list(map(str, approved_deletes)), tuple(map(str, at_once))
     saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
     desired = chosen.load_desired()
+    about = about_targets(desired, saved.plan) if saved is not None else desired
+    count = counting(about)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         """The unchanged addresses for --show-all; None without it."""
         if not show_all:
             return None
-        return unchanged_in(plan, about_targets(desired, saved.plan) if saved is not None else desired)
+        return unchanged_in(plan, about)
 
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
@@ -169,7 +172,10 @@ def command(
         opened = chosen.project(desired.resources, desired.policies, read_only=False, base=base)
         async with opened as project:
             try:
-                return await run(project, watch)
+                applied = await run(project, watch)
+                with suppress(ReconcilerError):  # what was done counts, also where the state cannot be read
+                    await count(project, left_of(applied), None, applied.results)
+                return applied
             finally:
                 with anyio.CancelScope(shield=True), suppress(ReconcilerError):
                     left.extend(await project.store.spooled())

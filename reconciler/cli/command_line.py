@@ -36,7 +36,8 @@ class ReportFile(NamedTuple):
 class CommandLine:
     """The facts of one command line, for all code that runs below it.
 
-    `report`: the last one that was shown, complete. `lost`: a report could not be written.
+    `report`: the last one that was shown, complete. `lost`: a report could not be written. `metrics`: the
+    numbers of the run, where they are asked for.
     """
 
     format: Format | None = None
@@ -46,6 +47,7 @@ class CommandLine:
     texts: SourceTexts | None = None
     report: Report | None = None
     lost: bool = False
+    metrics: str = ""
 
 
 def command_line() -> CommandLine:

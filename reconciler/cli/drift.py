@@ -12,6 +12,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
+from reconciler.cli.metrics import counting
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
@@ -25,6 +26,7 @@ from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
 from reconciler.policies import find_manifest_kinds
+from reconciler.project.project import Project
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
@@ -56,7 +58,14 @@ def command(
 
     config, desired = chosen.config, chosen.load_desired(paths)
     look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)
-    drift = look(lambda project: find_drift(project, desired))
+    count = counting(desired)
+
+    async def find(project: Project) -> Drift:
+        found = await find_drift(project, desired)
+        await count(project, found.plan, found)
+        return found
+
+    drift = look(find)
     if accept:
         shared = Environments(config.env, config.settings.overlays) if config.environments() else None
         done = accept_drift(drift, desired, config.root, addresses, shared)

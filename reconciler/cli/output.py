@@ -117,10 +117,13 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
     it is longer than the screen.
     """
     run = of_this_run()
-    whole = replace(report.advised(run), read_line=texts_here().line, links=links_here())
-    command_line().report = whole
+    line = command_line()
+    whole = replace(
+        report.advised(run), read_line=texts_here().line, links=links_here(), metrics=line.metrics
+    )
+    line.report = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
-    for file in command_line().files:
+    for file in line.files:
         if not (text := _rendered(file.format, whole)):
             continue
         try:

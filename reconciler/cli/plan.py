@@ -10,6 +10,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
+from reconciler.cli.metrics import counting
 from reconciler.cli.options import Moment
 from reconciler.cli.output import emit, refuse_output
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, flag, option, verb
@@ -81,6 +82,7 @@ def command(
 
         saved = read_saved(plan_file, chosen.config.env).plan
     desired = chosen.load_desired()
+    count = counting(desired)
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         """The plan, and the rehearsal and the forecast where they were asked for."""
@@ -96,7 +98,9 @@ def command(
         )
 
     async def work(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        return *await make(project), project.budget
+        made = await make(project)
+        await count(project, made[0])
+        return *made, project.budget
 
     plan, rehearsal, forecast, budget = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)

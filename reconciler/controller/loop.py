@@ -7,7 +7,8 @@ scope, beside the rounds. Each look and each apply opens the project anew, as a 
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -281,9 +282,14 @@ class Controller:
                 self._busy[scope] = _Act()
                 tasks.start_soon(self._act, scope)
 
-    def _open(self, loaded: Loaded, options: Options) -> Any:
-        desired = loaded.desired
-        return open_project(loaded.config, options, self._door.reporter, desired.resources, desired.policies)
+    @asynccontextmanager
+    async def _open(self, loaded: Loaded, options: Options) -> AsyncIterator[Project]:
+        desired, tell = loaded.desired, self._door.reporter
+        async with open_project(loaded.config, options, tell, desired.resources, desired.policies) as project:
+            try:
+                yield project
+            finally:
+                self.statuses.waited_s += project.platform.rate.waited_s
 
     def _note(self, seen: Mapping[str, Seen]) -> None:
         self.statuses.note(seen)
@@ -380,14 +386,8 @@ async def _look(
     held = await project.store.holders(looked_at)
     # What was recorded meanwhile may stand on one side of a comparison alone: another look tells.
     quiet = {scope for scope in looked_at if state.heads.get(scope) == before.heads.get(scope)}
-    return Look(
-        drift,
-        plan,
-        state,
-        desired.by_address,
-        scopes_of(state, desired.resources),
-        {scope: f"{locked.holder} is at work{locked.doubt}" for scope, locked in held.items()},
-    ).seen(quiet | held.keys())
+    scopes = scopes_of(state, desired.resources)
+    return Look(drift, plan, state, desired.by_address, scopes, held).seen(quiet | held.keys())
 
 
 def _about(desired: Desired, state: State, scopes: Collection[str]) -> Desired:

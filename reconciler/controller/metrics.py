@@ -1,13 +1,32 @@
-"""The numbers of a controller, for Prometheus. Names by its conventions; times are seconds since 1970."""
+"""Numbers of scopes, for Prometheus. Names by its conventions; times are seconds since 1970."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from reconciler.controller.status import Status, View
 from reconciler.core.context import program_version
+
+# By name: what it says, and its labels apart from the environment.
+_GAUGES = {
+    "build_info": ("The running program.", "version"),
+    "scope_status": ("1 for the status that a scope has.", "scope", "status"),
+    "scope_status_since_timestamp_seconds": ("When it got this status.", "scope"),
+    "scope_last_success_timestamp_seconds": ("The last look that could tell.", "scope"),
+    "scope_last_apply_timestamp_seconds": ("The last apply that ended.", "scope"),
+    "scope_owed": ("Restarts that are owed.", "scope"),
+    "scope_owed_since_timestamp_seconds": ("The oldest of them.", "scope"),
+    "scope_open_questions": ("Calls that a person has to settle.", "scope"),
+    "objective_due_timestamp_seconds": ("When it will be missed.", "scope", "address", "objective"),
+    "suspended_scopes": ("Scopes that people suspended.",),
+}
+_COUNTERS = {
+    "calls": ("Calls by outcome.", "outcome"),
+    "rate_limit_wait_seconds": ("Time in which requests waited for the platform's rate limit.",),
+}
 
 
 class Collector:
@@ -17,43 +36,36 @@ class Collector:
         self._views = views
 
     def collect(self) -> Iterator[Metric]:
-        build = InfoMetricFamily("reconciler_build", "The running program.")
-        build.add_metric([], {"version": program_version()})
-        yield build
-        status = _gauge("scope_status", "1 for the status that a scope has.", "scope", "status")
-        since = _gauge("scope_status_since_timestamp_seconds", "When it got this status.", "scope")
-        success = _gauge("scope_last_success_timestamp_seconds", "The last look that could tell.", "scope")
-        applied = _gauge("scope_last_apply_timestamp_seconds", "The last apply that ended.", "scope")
-        owed = _gauge("scope_owed", "Restarts that are owed.", "scope")
-        oldest = _gauge("scope_owed_since_timestamp_seconds", "The oldest of them.", "scope")
-        questions = _gauge("scope_open_questions", "Calls that a person has to settle.", "scope")
-        suspended = _gauge("suspended_scopes", "Scopes that people suspended.")
-        calls = CounterMetricFamily(
-            "reconciler_calls", "Calls by outcome.", labels=["environment", "outcome"]
-        )
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for kind, named in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, (what, *labels) in named.items():
+                families[name] = kind(f"reconciler_{name}", what, labels=["environment", *labels])
         for view in self._views:
-            for scope, each in view.statuses.items():
-                labels, seen = [view.environment, scope], view.seen.get(scope)
-                status.add_metric([*labels, str(each.status)], 1)
-                since.add_metric(labels, each.since.timestamp())
-                if each.last_success is not None:
-                    success.add_metric(labels, each.last_success.timestamp())
-                if scope in view.applied:
-                    applied.add_metric(labels, view.applied[scope].timestamp())
-                if seen is not None:
-                    owed.add_metric(labels, seen.owed)
-                    questions.add_metric(labels, seen.questions)
-                    if seen.owed_since is not None:
-                        oldest.add_metric(labels, seen.owed_since.timestamp())
-            held = sum(each.status is Status.SUSPENDED for each in view.statuses.values())
-            suspended.add_metric([view.environment], held)
-            for outcome, number in view.calls.items():
-                calls.add_metric([view.environment, outcome], number)
-        yield from (status, since, success, applied, owed, oldest, questions, suspended, calls)
+            for name, value, *labels in _samples(view):
+                if value is not None:
+                    number = value.timestamp() if isinstance(value, datetime) else value
+                    families[name].add_metric([view.environment, *labels], number)
+        yield from (family for family in families.values() if family.samples)
 
 
-def _gauge(name: str, what: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"reconciler_{name}", what, labels=["environment", *labels])
+def _samples(view: View) -> Iterator[tuple[str, datetime | float | None, *tuple[str, ...]]]:
+    """Name, value and labels; a value of None is not known."""
+    yield "build_info", 1, program_version()
+    for scope, each in view.statuses.items():
+        yield "scope_status", 1, scope, str(each.status)
+        yield "scope_status_since_timestamp_seconds", None if view.once else each.since, scope
+        yield "scope_last_success_timestamp_seconds", each.last_success, scope
+        yield "scope_last_apply_timestamp_seconds", view.applied.get(scope), scope
+        if (seen := view.seen.get(scope)) is not None:
+            yield "scope_owed", seen.owed, scope
+            yield "scope_owed_since_timestamp_seconds", seen.owed_since, scope
+            yield "scope_open_questions", seen.questions, scope
+            for (address, objective), at in seen.due.items():
+                yield "objective_due_timestamp_seconds", at, scope, address, objective
+    yield "suspended_scopes", sum(each.status is Status.SUSPENDED for each in view.statuses.values())
+    for outcome, number in view.calls.items():
+        yield "calls", number, outcome
+    yield "rate_limit_wait_seconds", view.waited_s
 
 
 def registry(views: Sequence[View]) -> CollectorRegistry:
@@ -61,3 +73,8 @@ def registry(views: Sequence[View]) -> CollectorRegistry:
     found = CollectorRegistry()
     found.register(Collector(views))
     return found
+
+
+def text(views: Sequence[View]) -> str:
+    """The metrics in Prometheus' text format 0.0.4."""
+    return generate_latest(registry(views)).decode()

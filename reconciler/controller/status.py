@@ -16,7 +16,7 @@ from reconciler.core.diagnostics import (
     Diagnostic,
     Severity,
 )
-from reconciler.core.errors import Diagnosed, ReconcilerError
+from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import Address, Change, Owed, Resource
 from reconciler.core.steps import Plan
 from reconciler.core.words import counted
@@ -90,6 +90,7 @@ class Seen(Struct, frozen=True):
     """What one look says of one scope. `acts`: whether an apply would do or settle anything there.
 
     `owed`: how many restarts are owed, the oldest since `owed_since`. `questions`: how many are open.
+    `due`: when objectives will be missed if nothing is done, by address and name.
     """
 
     status: Status
@@ -98,6 +99,7 @@ class Seen(Struct, frozen=True):
     owed: int = 0
     owed_since: datetime | None = None
     questions: int = 0
+    due: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
 
     @property
     def success(self) -> bool:
@@ -108,7 +110,8 @@ class Seen(Struct, frozen=True):
 class View(Struct, frozen=True):
     """A controller at one moment. `seen`: the last look at each scope; `applied`: when calls of it ended.
 
-    `calls`: how many there were since the process began, by outcome.
+    `calls`: how many there were since the process began, by outcome. `once`: it is one run, which does
+    not know since when a scope has its status. `waited_s`: seconds of waiting for the platform's rate limit.
     """
 
     environment: str
@@ -116,6 +119,8 @@ class View(Struct, frozen=True):
     seen: Mapping[str, Seen] = field(default_factory=dict)
     applied: Mapping[str, datetime] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
+    waited_s: float = 0.0
+    once: bool = False
 
 
 def scopes_of(state: State, resources: Iterable[Resource]) -> Mapping[Address, str]:
@@ -131,7 +136,7 @@ def scopes_of(state: State, resources: Iterable[Resource]) -> Mapping[Address, s
 class Look(Struct, frozen=True):
     """One look: the drift, the plan, the manifests and the state that both are about.
 
-    `scopes`: by address. `held`: the scopes in which somebody is at work, and who.
+    `scopes`: by address. `held`: the scopes in which somebody is at work.
     """
 
     drift: Drift
@@ -139,7 +144,7 @@ class Look(Struct, frozen=True):
     state: State
     resources: Mapping[Address, Resource]
     scopes: Mapping[Address, str]
-    held: Mapping[str, str]
+    held: Mapping[str, Locked]
 
     def seen(self, looked_at: Collection[str]) -> Mapping[str, Seen]:
         """What it says of each of the scopes `looked_at`."""
@@ -159,13 +164,17 @@ class Look(Struct, frozen=True):
         )
         stepped = self._by_scope((step.address, step) for step in self.plan.steps)
         owed = self._by_scope((owed.address, owed) for owed in self.plan.owed)
+        due = self._by_scope(
+            (address, ((str(address), name), at)) for (address, name), at in self.drift.due.items()
+        )
         return {
             scope: replace(
-                problems[scope].seen(self.held.get(scope, ""), drifted, changed, owed, scope),
+                problems[scope].seen(self.held.get(scope), drifted, changed, owed, scope),
                 acts=scope in changed or scope in stepped or scope in acts,
                 owed=len(owed.get(scope, ())),
                 owed_since=min(self._owed_since(owed.get(scope, ())), default=None),
-                questions=sum(problem.code == UNKNOWN_OUTCOME for problem in problems[scope].drift),
+                questions=problems[scope].questions,
+                due=dict(due.get(scope, ())),
             )
             for scope in looked_at
         }
@@ -204,9 +213,15 @@ class _Problems:
         self.drift: list[Diagnostic] = []
         self.plan: list[Diagnostic] = []
 
+    @property
+    def questions(self) -> int:
+        """How many are open: one for each object, whether the drift, the plan or both name it."""
+        found = (problem for problem in (*self.drift, *self.plan) if problem.code == UNKNOWN_OUTCOME)
+        return len({problem.addresses for problem in found})
+
     def seen(
         self,
-        held: str,
+        held: Locked | None,
         drifted: Mapping[str, list[Change]],
         changed: Mapping[str, list[Change]],
         owed: Mapping[str, list[Owed]],
@@ -214,8 +229,8 @@ class _Problems:
     ) -> Seen:
         """The first status that applies."""
         both = [*self.drift, *self.plan]
-        if held:
-            return Seen(Status.LOCKED, held)
+        if held is not None:
+            return Seen(Status.LOCKED, f"{held.holder} is at work{held.doubt}")
         if (found := _first(both, {IN_FLIGHT})) is not None:
             return Seen(Status.LOCKED, found.message)
         if (found := _first(both, {UNKNOWN_OUTCOME})) is not None:

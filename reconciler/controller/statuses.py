@@ -21,7 +21,7 @@ _SAVE_S = 60.0  # how often the times of looks are kept where nothing else chang
 class Statuses:
     """`by_scope`: the status of each scope. `ours`: the scopes that this controller looks after.
 
-    `config`: the settings of now; None before they were read.
+    `config`: the settings of now; None before they were read. `waited_s`: see `View`.
     """
 
     def __init__(self, tell: Tell, clock: Clock) -> None:
@@ -32,6 +32,7 @@ class Statuses:
         self._seen: dict[str, Seen] = {}
         self._applied: dict[str, datetime] = {}
         self._calls: Counter[str] = Counter()
+        self.waited_s = 0.0
         self._events: list[Event] = []  # of changes, to be sent
         self._silence = Silence()
         self._saved_s, self._is_saved = 0.0, False
@@ -40,7 +41,8 @@ class Statuses:
     def view(self) -> View:
         """What is known now, for those who watch."""
         environment = self.config.env if self.config is not None else ""
-        return View(environment or BASE, dict(self.by_scope), self._seen, self._applied, self._calls)
+        statuses = dict(self.by_scope)
+        return View(environment or BASE, statuses, self._seen, self._applied, self._calls, self.waited_s)
 
     def take_up(
         self, kept: Mapping[str, ScopeStatus], scopes: Collection[str], ours: Collection[str]

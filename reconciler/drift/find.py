@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.in_force import Terms, rules_count
@@ -60,13 +60,15 @@ class Drift(Struct, frozen=True):
     """A plan without steps, and the compared object behind each of its changes.
 
     `unmanaged`: changes of fields that no manifest declares; they are not in the plan. `without_manifest`:
-    addresses that were compared although no manifest names them.
+    addresses that were compared although no manifest names them. `due`: by address
+    and objective, see `HasObjectives.due`.
     """
 
     plan: Plan
     drifted: Mapping[Address, Drifted]
     unmanaged: Sequence[Change] = ()
     without_manifest: Collection[Address] = ()
+    due: Mapping[tuple[Address, str], datetime] = field(default_factory=dict)
 
     @property
     def declared(self) -> Mapping[Address, Span]:
@@ -253,7 +255,7 @@ class _Comparison:
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))
-        return Drift(plan, self.drifted, unmanaged, without)
+        return Drift(plan, self.drifted, unmanaged, without, self.more.due)
 
     async def _judge_answers(self, compared: int) -> None:
         """Judge the objects that took a second read. Add the problems that only all answers together show."""
@@ -302,6 +304,7 @@ class _MoreAnswers:
     """The second reads: for objectives, and for hints why an object is gone."""
 
     def __init__(self, unread: FailedReads) -> None:
+        self.due: dict[tuple[Address, str], datetime] = {}
         self._unread = unread
         self._asked: list[tuple[Kind, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}
@@ -344,4 +347,8 @@ class _MoreAnswers:
                     self._unread.add(observation.cause, problem, [found.record.address])
             complete = all(observation.complete for observation in answers.values())
             objectives = kind.role(HasObjectives)
-            yield found, objectives.missed(subject) if objectives is not None and complete else (), ()
+            if objectives is None or not complete:
+                yield found, (), ()
+                continue
+            self.due |= {(found.record.address, name): at for name, at in objectives.due(subject).items()}
+            yield found, objectives.missed(subject), ()

@@ -35,7 +35,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `kind`: a format says which kinds it can show. `read_line`: see `reports.diagnostics.render`.
     `style`: colours and width of the text. `links`: to the files at their host. `declared`: the
-    places of the manifests, as far as they are known. `rehearsal`, `forecast`: of a plan.
+    places of the manifests, as far as they are known. `rehearsal`, `forecast`: of a plan. `metrics`: the text
+    for Prometheus, where it was asked for.
     """
 
     kind: ClassVar[str]
@@ -46,6 +47,7 @@ class Report(Struct, frozen=True, kw_only=True):
     declared: Mapping[Address, Span] = field(default_factory=dict)
     rehearsal: "Rehearsal | None" = None
     forecast: "Forecast | None" = None
+    metrics: str = ""
 
     @property
     def about(self) -> Context | None:

@@ -107,7 +107,7 @@ class Client:
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
         self.rate_limit = rate_limit
-        self._rate = RateLimit(rate_limit, clock, waiting=waiting)
+        self.rate = RateLimit(rate_limit, clock, waiting=waiting)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent
@@ -191,11 +191,11 @@ class Client:
         It is not a part of `send`, so that an intent is recorded when its call is due, not when it queues.
         `first`, `ready` and `tell`: see `RateLimit.wait`.
         """
-        await self._rate.wait(self.action(call), first=first, ready=ready, tell=tell)
+        await self.rate.wait(self.action(call), first=first, ready=ready, tell=tell)
 
     def refused(self, call: Call, for_s: float) -> None:
         """Note that `call` was answered 429: no call of its action is sent for `for_s` seconds."""
-        self._rate.refused(self.action(call), for_s)
+        self.rate.refused(self.action(call), for_s)
 
     async def send(
         self,
@@ -222,7 +222,7 @@ class Client:
             message = f"{method} {path} at {self.address} got no answer: {outcome.message}"
             return replace(outcome, message=message)
         finally:
-            self._rate.answered(self.action(call))
+            self.rate.answered(self.action(call))
         if not fails(answer.status):
             self._breaker.answered()
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
@@ -240,7 +240,7 @@ class Client:
     async def _get(self, path: str, slots: AbstractAsyncContextManager[object]) -> Answer:
         """The last answer to a GET within the budget (see `retry`)."""
         action = self._action("GET", path)
-        await self._rate.wait(action)
+        await self.rate.wait(action)
 
         async def attempt(deadline_s: float) -> Answer:
             """One attempt with its slot, unless the breaker is open."""
@@ -249,7 +249,7 @@ class Client:
                 try:
                     return await self._watched(path, deadline_s)
                 finally:
-                    self._rate.answered(action)
+                    self.rate.answered(action)
 
         try:
             answer = await answer_to_get(

@@ -26,7 +26,8 @@ class RateLimit:
 
     Each action has a queue. A request is counted when it is sent, not when it joins the queue. After an
     answer 429 the whole queue waits, and continues at no more than the documented pace. `waiting` gets the
-    longest queue that waits, and then once that 0 requests are left.
+    longest queue that waits, and then once that 0 requests are left. `waited_s`: of all such waits
+    that are over.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class RateLimit:
         self._queues: dict[str, _Queue] = {}
         self._reported: _Queue | None = None  # the queue that `waiting` got last
         self._since_s = 0.0
+        self.waited_s = 0.0
 
     async def wait(
         self,
@@ -68,7 +70,9 @@ class RateLimit:
             finally:
                 if self._reported is queue and queue.left == 1:
                     self._reported = None
-                    self._waiting(action, 0, queue.joined, self._clock.monotonic() - self._since_s)
+                    waited_s = self._clock.monotonic() - self._since_s
+                    self.waited_s += waited_s
+                    self._waiting(action, 0, queue.joined, waited_s)
 
     def _report(self, action: str, queue: "_Queue") -> None:
         """Report the queue if it is the longest one that waits."""

@@ -139,7 +139,7 @@ def test_places_of_problems_are_links_in_a_job_of_ci(
 
 def test_one_run_writes_every_format(reconcile: Command) -> None:
     reconcile.write("manifests/data.yaml", volume(size_gb=0))
-    names = sorted(formats_for("plan"))
+    names = sorted(formats_for("validate"))
     options = " ".join(f"--report {name}=report.{name}" for name in names)
     for verb in ("validate", "plan"):
         reconcile(f"{verb} {options}", code=1)

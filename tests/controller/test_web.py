@@ -24,12 +24,18 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE = "<img src=https://evil.test/a onerror=alert(1)><script>alert(2)</script></style>\"'>" + "x" * 300
 SHOP = ScopeStatus("shop", Status.DRIFTED, AT, AT + timedelta(minutes=1), "Volume/shop/data")
 LAB = ScopeStatus("lab", Status.SUSPENDED, AT)
+DATA = "Volume/shop/data"
 VIEW = View(
     "prod",
     {"shop": SHOP, "lab": LAB},
-    {"shop": Seen(Status.DRIFTED, "", owed=2, owed_since=AT, questions=1)},
+    {
+        "shop": Seen(
+            Status.DRIFTED, "", owed=2, owed_since=AT, questions=1, due={(DATA, "snapshot_max_age_h"): AT}
+        )
+    },
     {"shop": AT},
     {"done": 3, "failed": 1},
+    waited_s=1.5,
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -57,11 +63,18 @@ def test_metrics_say_what_is_known_of_each_scope() -> None:
         ("reconciler_scope_owed", "shop"): 2,
         ("reconciler_scope_owed_since_timestamp_seconds", "shop"): AT.timestamp(),
         ("reconciler_scope_open_questions", "shop"): 1,
+        (
+            "reconciler_objective_due_timestamp_seconds",
+            "Volume/shop/data",
+            "shop",
+            "snapshot_max_age_h",
+        ): AT.timestamp(),
         ("reconciler_suspended_scopes",): 1,
+        ("reconciler_rate_limit_wait_seconds_total",): 1.5,
         ("reconciler_calls_total", "done"): 3,
         ("reconciler_calls_total", "failed"): 1,
     }
-    assert {sample.labels.get("environment") for sample in found.values()} == {"prod", None}
+    assert {sample.labels["environment"] for sample in found.values()} == {"prod"}
 
 
 def test_a_token_is_asked_for_but_whether_it_lives_everybody_may_know() -> None:

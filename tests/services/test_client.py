@@ -441,6 +441,14 @@ async def test_one_action_of_one_app_is_sent_once_a_second_after_a_burst_of_thre
     assert await sent_at(same, rate_limit=1.0) == [0, 0, 0, 1, 2, 3]
 
 
+async def test_the_time_of_waiting_for_the_limit_is_known() -> None:
+    client, _ = platform(reply(), rate_limit=1.0)
+    for _ in range(6):
+        await client.turn(Call("POST", VOLUMES))
+        await client.send(Call("POST", VOLUMES, None), id_path=None)
+    assert client.rate.waited_s == 3
+
+
 async def test_other_actions_apps_machines_and_clusters_do_not_wait_for_each_other() -> None:
     different: list[tuple[Method, str]] = [
         ("GET", VOLUMES),
