@@ -127,12 +127,15 @@ def test_plan_and_apply_need_no_extra(
 ) -> None:
     monkeypatch.setenv("RECONCILE_BASE_URL", platform)
     monkeypatch.setenv("RECONCILE_TOKEN", "sandbox")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     plain = install()
     plain.reconcile("validate", ".", cwd=project)
     assert "to create" in plain.reconcile("plan", "volume.yaml", cwd=project).stdout
     plain.reconcile("state", "init", cwd=project)
     assert "Applied" in plain.reconcile("apply", "volume.yaml", "--auto-approve", cwd=project).stdout
-    assert "No drift" in plain.reconcile("drift", "volume.yaml", cwd=project).stdout
+    drift = plain.reconcile("drift", "volume.yaml", cwd=project)
+    assert "No drift" in drift.stdout
+    assert "trace" not in drift.stderr
     assert plain.reconcile("graph", "-o", "svg", ".", cwd=project).stdout.startswith("<svg")
 
 
@@ -203,7 +206,7 @@ def test_the_sandbox_works_with_its_extra(install: Callable[..., Installed], pro
         (("sandbox",), "the emulated platform", "sandbox"),
         (("state", "list", "--state", "postgresql://db/state"), "a state in PostgreSQL", "postgres"),
         (("state", "list", "--state", "s3://bucket/prefix"), "a state in an object store", "objects"),
-        (("drift", "--report", "openmetrics=a.prom"), "the format openmetrics", "controller"),
+        (("drift", ".", "--report", "openmetrics=a.prom"), "the format openmetrics", "controller"),
         (("mcp",), "the server for agents", "mcp"),
         (("provider", "serve", "db", "--postgres-from", "env:DSN"), "the reference provider", "provider"),
         (("provider", "check", "http://127.0.0.1:9", "-o", "junit"), "`--output junit`", "provider"),

@@ -73,6 +73,7 @@ HOMES = {
     "cryptography": {"state"},
     "google": {"guardrails"},
     "click": {"cli"},
+    "opentelemetry": {"core.tracing"},
     "mcp": {"agents"},
     "rich": {"cli"},
     "prometheus_client": {"controller"},

@@ -17,7 +17,7 @@ from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
-from reconciler.cli.metrics import counting, left_of
+from reconciler.cli.metrics import counting
 from reconciler.cli.output import emit, emit_part
 from reconciler.cli.signals import Interrupted, confirmed
 from reconciler.cli.verb import (
@@ -172,10 +172,7 @@ def command(
         opened = chosen.project(desired.resources, desired.policies, read_only=False, base=base)
         async with opened as project:
             try:
-                applied = await run(project, watch)
-                with suppress(ReconcilerError):  # what was done counts, also where the state cannot be read
-                    await count(project, left_of(applied), None, applied.results)
-                return applied
+                return await count(project, run(project, watch))  # type: ignore[no-any-return]
             finally:
                 with anyio.CancelScope(shield=True), suppress(ReconcilerError):
                     left.extend(await project.store.spooled())

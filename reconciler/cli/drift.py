@@ -26,7 +26,6 @@ from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.project import Project
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
@@ -59,13 +58,7 @@ def command(
     config, desired = chosen.config, chosen.load_desired(paths)
     look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)
     count = counting(desired)
-
-    async def find(project: Project) -> Drift:
-        found = await find_drift(project, desired)
-        await count(project, found.plan, found)
-        return found
-
-    drift = look(find)
+    drift = look(lambda project: count(project, find_drift(project, desired)))
     if accept:
         shared = Environments(config.env, config.settings.overlays) if config.environments() else None
         done = accept_drift(drift, desired, config.root, addresses, shared)

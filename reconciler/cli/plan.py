@@ -98,9 +98,7 @@ def command(
         )
 
     async def work(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        made = await make(project)
-        await count(project, made[0])
-        return *made, project.budget
+        return *await count(project, make(project)), project.budget
 
     plan, rehearsal, forecast, budget = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)

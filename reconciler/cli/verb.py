@@ -1,5 +1,6 @@
 """Makes a function a verb: adds the shared options, and turns its end into messages and an exit code."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -18,6 +19,7 @@ from reconciler.core.advice import spell
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
+from reconciler.core.tracing import span, traced
 from reconciler.reports.escape import visible_lines
 from reconciler.reports.report import Failure
 
@@ -30,6 +32,12 @@ class VerbCommand(click.Command):
 
     shared: Sequence[click.Parameter] = ()
     report = ""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with traced(os.environ, _warn), span(ctx.command_path) as note:
+            code = super().invoke(ctx)
+            note("process.exit.code", code)
+        return code
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The verb's own parameters, those that it shares, and --help."""

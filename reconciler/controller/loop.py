@@ -30,6 +30,7 @@ from reconciler.core.diagnostics import refuse_all
 from reconciler.core.errors import Locked, ReconcilerError
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.core.tracing import span
 from reconciler.drift.find import find_drift
 from reconciler.execution.executor import Executor
 from reconciler.notify.events import Event
@@ -285,11 +286,13 @@ class Controller:
     @asynccontextmanager
     async def _open(self, loaded: Loaded, options: Options) -> AsyncIterator[Project]:
         desired, tell = loaded.desired, self._door.reporter
-        async with open_project(loaded.config, options, tell, desired.resources, desired.policies) as project:
-            try:
-                yield project
-            finally:
-                self.statuses.waited_s += project.platform.rate.waited_s
+        opened = open_project(loaded.config, options, tell, desired.resources, desired.policies)
+        with span("look" if options.read_only else "act", new=True):
+            async with opened as project:
+                try:
+                    yield project
+                finally:
+                    self.statuses.waited_s += project.platform.rate.waited_s
 
     def _note(self, seen: Mapping[str, Seen]) -> None:
         self.statuses.note(seen)

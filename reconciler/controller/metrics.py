@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
@@ -68,13 +68,6 @@ def _samples(view: View) -> Iterator[tuple[str, datetime | float | None, *tuple[
     yield "rate_limit_wait_seconds", view.waited_s
 
 
-def registry(views: Sequence[View]) -> CollectorRegistry:
-    """The metrics of these controllers, as an exposition wants them."""
-    found = CollectorRegistry()
-    found.register(Collector(views))
-    return found
-
-
 def text(views: Sequence[View]) -> str:
     """The metrics in Prometheus' text format 0.0.4."""
-    return generate_latest(registry(views)).decode()
+    return generate_latest(Collector(views)).decode()

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from uvicorn import Config, Server
 
-from reconciler.controller.metrics import registry
+from reconciler.controller.metrics import Collector
 from reconciler.controller.status import ScopeStatus, Status, View
 
 Views = Callable[[], Sequence[View]]
@@ -35,7 +35,7 @@ def application(views: Views, token: str = "") -> Starlette:
 
     async def metrics(request: Request) -> Response:
         encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry(views())), media_type=None, headers={"content-type": kind})
+        return Response(encode(Collector(views())), media_type=None, headers={"content-type": kind})
 
     async def page(request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)

@@ -60,8 +60,7 @@ class Drift(Struct, frozen=True):
     """A plan without steps, and the compared object behind each of its changes.
 
     `unmanaged`: changes of fields that no manifest declares; they are not in the plan. `without_manifest`:
-    addresses that were compared although no manifest names them. `due`: by address
-    and objective, see `HasObjectives.due`.
+    addresses that were compared although no manifest names them. `due`: by address and objective.
     """
 
     plan: Plan
@@ -347,8 +346,6 @@ class _MoreAnswers:
                     self._unread.add(observation.cause, problem, [found.record.address])
             complete = all(observation.complete for observation in answers.values())
             objectives = kind.role(HasObjectives)
-            if objectives is None or not complete:
-                yield found, (), ()
-                continue
-            self.due |= {(found.record.address, name): at for name, at in objectives.due(subject).items()}
-            yield found, objectives.missed(subject), ()
+            if objectives is not None and complete:
+                self.due |= {(found.record.address, name): at for name, at in objectives.due(subject).items()}
+            yield found, objectives.missed(subject) if objectives is not None and complete else (), ()

@@ -16,6 +16,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import ReconcilerError, StoreError, Unauthorized
 from reconciler.core.model import READY_AFTER, made_at, took_s
 from reconciler.core.steps import Result, Step, UnlessRecorded
+from reconciler.core.tracing import span
 from reconciler.core.words import since
 from reconciler.execution.for_each import send_for_each
 from reconciler.execution.judging import settled_by_restart
@@ -54,7 +55,9 @@ class Executor:
         sorter.prepare()
 
         async def one(step: Step) -> None:
-            self._run.results[step.id] = await self._one(step)
+            known = self._run.bindings.get(step.address) or self._run.recorder.records.get(step.address)
+            with span("step", {"reconciler.step": step.id, "reconciler.scope": known.scope if known else ""}):
+                self._run.results[step.id] = await self._one(step)
             sorter.done(step.id)
             launch()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reconciler.core.errors import SecretUnavailable
+from reconciler.core.tracing import handed_on
 from reconciler.secrets.sensitive import MAX_BYTES
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Programs:
         self._lock = threading.RLock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
+        self._trace = handed_on()
 
     def run(
         self, argv: Sequence[str], *, what: str, cwd: Path, env: Mapping[str, str], timeout_s: float
@@ -55,7 +57,7 @@ class Programs:
         with self._lock:
             if self._stopped:
                 raise SecretUnavailable(f"{what} was not started: this program is ending")
-            process = _start(argv, what, cwd, env)
+            process = _start(argv, what, cwd, {**env, **self._trace})
             self._running.add(process)
         try:
             output = _read(process, what, time.monotonic() + timeout_s, timeout_s)

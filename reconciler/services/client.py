@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
@@ -27,6 +28,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
+from reconciler.core.tracing import span
 from reconciler.services.answers import (
     cleaned,
     error_text,
@@ -43,6 +45,7 @@ from reconciler.services.retry import Breaker, answer_to_get, fails, retry_after
 from reconciler.services.service import Auth, Service, without_credential
 from reconciler.services.transport import Answer, GetOnly, Transport, check_path, host_and_port
 
+_NAMED = re.compile("/(?!v1/)([^/]+)/[^/]+")  # things in a path, and which: `/apps/shop`
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
 # The stdlib's level check costs 0.1 µs; structlog is imported only for a log that is switched on.
@@ -296,13 +299,17 @@ class Client:
         headers = {**prepared.headers, "accept": "application/json", "user-agent": self._user_agent}
         if prepared.body is not None:
             headers["content-type"] = "application/json"
+        route, host = _NAMED.sub(r"/\1/{}", path.partition("?")[0]), self.address.rpartition(":")[0]
+        about = {"http.request.method": method, "url.template": route, "server.address": host}
         started = self._clock.monotonic()
         status = 0
         try:
-            answer = await self._transport.request(
-                method, prepared.url, headers=headers, body=prepared.body, deadline_s=deadline_s
-            )
-            status = answer.status
+            with span(f"{method} {route}", about, call=True) as note:
+                answer = await self._transport.request(
+                    method, prepared.url, headers=headers, body=prepared.body, deadline_s=deadline_s
+                )
+                status = answer.status
+                note("http.response.status_code", status)
             if (at := http_date(answer.headers.get("date", ""))) is not None:
                 self._service_time = at, self._clock.monotonic()
             return without_credential(answer, prepared.credential) if status >= 400 else answer

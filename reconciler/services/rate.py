@@ -26,8 +26,7 @@ class RateLimit:
 
     Each action has a queue. A request is counted when it is sent, not when it joins the queue. After an
     answer 429 the whole queue waits, and continues at no more than the documented pace. `waiting` gets the
-    longest queue that waits, and then once that 0 requests are left. `waited_s`: of all such waits
-    that are over.
+    longest queue that waits, and then once that 0 requests are left. `waited_s`: of these waits.
     """
 
     def __init__(
@@ -70,8 +69,7 @@ class RateLimit:
             finally:
                 if self._reported is queue and queue.left == 1:
                     self._reported = None
-                    waited_s = self._clock.monotonic() - self._since_s
-                    self.waited_s += waited_s
+                    self.waited_s += (waited_s := self._clock.monotonic() - self._since_s)
                     self._waiting(action, 0, queue.joined, waited_s)
 
     def _report(self, action: str, queue: "_Queue") -> None:
