@@ -130,7 +130,9 @@ def served(views: list[View]) -> Iterator[str]:
 @pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="there is no Chromium")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_runs_nothing_foreign_and_shows_what_changes(width: int) -> None:
-    from playwright import sync_api  # late: each worker that collects this file would import it
+    # Late: each worker that collects this file would import them.
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+    from playwright import sync_api
 
     views = [View("prod", {"shop": replace(SHOP, reason=HOSTILE)})]
     told: list[str] = []
@@ -142,6 +144,8 @@ def test_the_page_fits_runs_nothing_foreign_and_shows_what_changes(width: int) -
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.wait_for_selector("text=drifted")
+        findings = Axe().run(page).response["violations"]
+        assert [(each["id"], each["help"]) for each in findings] == []
         page.wait_for_timeout(1500)  # the stream has begun
         views[0] = View("prod", {"shop": replace(SHOP, status=Status.IN_SYNC, reason="")})
         page.wait_for_selector("text=in-sync")
