@@ -1,7 +1,9 @@
 """Runs the asynchronous part of a verb. A signal cancels it, or lets running calls end."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from threading import Timer
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from reconciler.execution.executor import Executor
 
 T = TypeVar("T")
+
+END_S = 14.0  # more than calls under way get (`execution.executor.GRACE_S`)
 
 
 class Watch:
@@ -59,14 +63,25 @@ def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
 
 
 def serve(main: Callable[[anyio.Event], Awaitable[None]]) -> None:
-    """Run `main`, which ends once its event is set: by the first signal. The exit code does not show that."""
+    """Run `main`, which ends once its event is set: by the first signal. The exit code does not show that.
+
+    What has not ended `END_S` later, as a wait for a state that is away, is cut off as by a kill.
+    """
+    late = Timer(END_S, os._exit, (0,))
+    late.daemon = True
 
     async def watched() -> None:
         loop, stopped = asyncio.get_running_loop(), anyio.Event()
-        with noted(lambda: loop.call_soon_threadsafe(stopped.set)):
+
+        def stop() -> None:
+            stopped.set()
+            late.start()
+
+        with noted(lambda: loop.call_soon_threadsafe(stop)):
             if signalled(0):
-                stopped.set()
+                stop()
             await main(stopped)
 
     anyio.run(watched)
+    late.cancel()
     forget()

@@ -46,6 +46,7 @@ from reconciler.state.store import WHOLE_STATE, State
 
 _POLL_S = 5.0  # how often orders and approvals are looked for
 _AT_ONCE = 8  # applies
+_NO_STATE = State("", {}, (), frozenset())
 
 
 class Loaded(NamedTuple):
@@ -217,8 +218,12 @@ class Controller:
             self._loaded, self.statuses.config = loaded, loaded.config
             names = await self._scopes(loaded)
         except ReconcilerError as failure:
+            if self._loaded is not None and not self.statuses.ours:  # at least what is declared is known
+                declared = scopes_of(_NO_STATE, self._loaded.desired.resources)
+                self.statuses.ours = {*declared.values()} - {WHOLE_STATE}
             idle = [scope for scope in self.statuses.ours if scope not in self._busy]
-            self._note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in idle})
+            # No failure of these scopes: the first round that can begin looks at them again.
+            self.statuses.note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in idle})
             self._tell("round.failed", reason=reason_of(failure))
             return
         free = {scope for scope in self.statuses.ours if scope not in self._busy} & {*(wanted or names)}

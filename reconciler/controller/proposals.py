@@ -6,6 +6,7 @@ beside it.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -17,6 +18,7 @@ from reconciler.core.diagnostics import (
     REFUSED_BY_GUARDRAIL,
     Severity,
 )
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Action, Address, Change
 from reconciler.core.steps import Plan
 from reconciler.planning.digest import contents, plan_digest
@@ -99,7 +101,10 @@ class Proposals:
         is_new = not file.exists()
         self.drop(scope, but=file.name)
         if is_new:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as failure:
+                raise ReconcilerError(f"cannot make {self.folder}: {failure.strerror}") from failure
             write_output(file, dump_plan(plan), mode=0o600)
         return file, is_new
 
@@ -118,7 +123,8 @@ class Proposals:
         of_scope = re.compile(rf"{re.escape(_file_name(scope))}\.[0-9a-f]{{12}}{re.escape(_SUFFIX)}(\..*)?")
         for file in self.folder.glob(f"*{_SUFFIX}*"):
             if of_scope.fullmatch(file.name) and not file.name.startswith(but):
-                file.unlink(missing_ok=True)
+                with suppress(OSError):  # the next look removes it
+                    file.unlink()
 
 
 def _file_name(scope: str) -> str:

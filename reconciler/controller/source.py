@@ -5,6 +5,7 @@ one before it is refused until a person accepts it, and with `verify: signed` on
 project signed.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -71,24 +72,35 @@ class Source:
         the one before it stays in use.
         """
         async with self._lock:
-            if not self._is_made:
+            try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                await self._git("init", "--quiet")
-            branch = f"+refs/heads/{self._branch}:{_TIP}"
-            await self._git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", self._url, branch)
-            tip, before = await self._git("rev-parse", _TIP), await self._commit()
-            if tip == before:
-                return tip
-            if before and tip != accepted and not await self._follows(tip, before):
-                raise _rewritten(self._branch, before, tip)
-            await self._check_out(tip)
-            if self._signed:
-                await self._verify(tip, before)
-            await self._git("update-ref", _ACCEPTED, tip)
-            for tree in [*self._tree("").iterdir()]:
-                if tree.name not in (tip, before):
-                    await self._remove(tree.name)
+                with (self._folder / "lock").open("w") as file:
+                    # Two controllers in one folder: neither may remove the files that the other one reads.
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return await self._fetch(accepted)
+            except BlockingIOError:
+                raise ReconcilerError(f"another controller is fetching into {self._folder}") from None
+            except OSError as failure:
+                raise ReconcilerError(f"cannot write in {self._folder}: {failure.strerror}") from failure
+
+    async def _fetch(self, accepted: str) -> str:
+        if not self._is_made:
+            await self._git("init", "--quiet")
+        branch = f"+refs/heads/{self._branch}:{_TIP}"
+        await self._git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", self._url, branch)
+        tip, before = await self._git("rev-parse", _TIP), await self._commit()
+        if tip == before:
             return tip
+        if before and tip != accepted and not await self._follows(tip, before):
+            raise _rewritten(self._branch, before, tip)
+        await self._check_out(tip)
+        if self._signed:
+            await self._verify(tip, before)
+        await self._git("update-ref", _ACCEPTED, tip)
+        for tree in [*self._tree("").iterdir()]:
+            if tree.name not in (tip, before):
+                await self._remove(tree.name)
+        return tip
 
     @property
     def _is_made(self) -> bool:

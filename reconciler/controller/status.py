@@ -76,12 +76,12 @@ class ScopeStatus(Struct, frozen=True):
         )
 
     def after(self, seen: "Seen", now: datetime) -> "ScopeStatus":
-        """The status once a look has `seen` the scope."""
+        """The status once a look has `seen` the scope. No time is after `now`: clocks are set back, too."""
         return replace(
             self,
             status=seen.status,
-            since=self.since if seen.status is self.status else now,
-            last_success=now if seen.success else self.last_success,
+            since=min(self.since, now) if seen.status is self.status else now,
+            last_success=now if seen.success else self.last_success and min(self.last_success, now),
             reason=seen.reason,
         )
 

@@ -12,7 +12,7 @@ _BACKLOG = 1024
 
 @contextmanager
 def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A listening socket and its URL. Raises ReconcilerError when the port is taken.
+    """A listening socket and its URL. Raises ReconcilerError when the port is taken, or is none.
 
     The protocol is named because asyncio turns Nagle's delay off only where it is: else 40 ms a reply.
     """
@@ -22,9 +22,9 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
         try:
             listener.bind((host, port))
             listener.listen(_BACKLOG)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise ReconcilerError(
-                f"cannot listen on {host} port {port}: {error.strerror}",
+                f"cannot listen on {host} port {port}: {getattr(error, 'strerror', error)}",
                 help="choose another port with --port; 0 picks a free one",
             ) from error
         address, number = listener.getsockname()[:2]

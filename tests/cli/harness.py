@@ -249,10 +249,17 @@ class Project:
         self.env["RECONCILE_APPROVE_CREATE"] = ",".join(f"{each}@{word}" for each in addresses)
 
     @contextmanager
-    def started(self, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
-        """A verb that runs beside the test; killed at the end of the block if it still does."""
+    def started(
+        self, *arguments: str, env: Mapping[str, str] | None = None, first: str = ""
+    ) -> Iterator[Running]:
+        """A verb that runs beside the test; killed at the end of the block if it still does.
+
+        `first`: what Python does in the process before.
+        """
+        main = f"{first}\nfrom reconciler.cli.main import main\nmain()"
+        command = [sys.executable, "-c", main] if first else RECONCILE
         with subprocess.Popen(
-            [*RECONCILE, *arguments],
+            [*command, *arguments],
             cwd=self.root,
             env={**self.env, **(env or {})},
             stdin=subprocess.DEVNULL,

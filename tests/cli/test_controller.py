@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from reconciler.cli.controller import _door as made_door
 from reconciler.controller.loop import Controller
 from tests.approvals.people import make
-from tests.cli.harness import Project, Running, Sandbox, cluster, volume
+from tests.cli.harness import PATIENCE_S, Project, Running, Sandbox, cluster, volume
 from tests.notify.receiver import SECRET, receiving
 from tests.revisions.repository import ISOLATED, commit, git
 
@@ -67,9 +67,9 @@ def settings(project: Project, mode: str = "observe", more: str = "") -> None:
 
 
 @contextmanager
-def controlling(project: Project, *options: str) -> Iterator[Log]:
-    with project.started("controller", *options) as running:
-        late = Timer(60, running.process.kill)
+def controlling(project: Project, *options: str, first: str = "") -> Iterator[Log]:
+    with project.started("controller", *options, first=first) as running:
+        late = Timer(PATIENCE_S, running.process.kill)
         late.start()
         try:
             yield Log(running)

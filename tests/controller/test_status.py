@@ -51,3 +51,10 @@ def test_only_a_look_that_could_tell_is_a_success_and_since_is_when_it_changed()
     same = SHOP.after(Seen(Status.DRIFTED, "another"), later)
     assert (same.since, same.last_success, same.reason) == (AT, later, "another")
     assert [status for status in Status if not Seen(status).success] == ["suspended", "locked", "unknown"]
+
+
+@pytest.mark.parametrize("status", [Status.DRIFTED, Status.UNKNOWN])
+def test_no_time_is_in_the_future_once_the_clock_was_set_back(status: Status) -> None:
+    now = AT - timedelta(days=1)
+    after = SHOP.after(Seen(status), now)
+    assert (after.since, after.last_success) == (now, now)
