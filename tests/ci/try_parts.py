@@ -83,7 +83,7 @@ def try_dockerfile(folder: Path) -> None:
     assert "Usage: reconcile" in _run(f"{place}/{entry[0]} --help", folder)
     package = next((folder / "opt/reconcile").rglob("reconciler/cli/main.py")).parent
     assert list(package.glob("__pycache__/main.*.pyc")), "no byte code was compiled"
-    assert not list((folder / "opt/reconcile").rglob("uvicorn")), "more is installed than the image needs"
+    assert not list((folder / "opt/reconcile").rglob("pytest")), "more is installed than the image needs"
 
 
 def _copied(sources: Sequence[Path], target: Path) -> None:
@@ -96,13 +96,16 @@ def _copied(sources: Sequence[Path], target: Path) -> None:
 
 
 def write_jobs(folder: Path) -> None:
-    """The files of jobs that the documentation shows, and the component's, to be checked by their schemas."""
+    """The files of jobs and services that the documentation shows, and the component's, for their schemas."""
     folder.mkdir(parents=True)
     for number, item in enumerate(pages.items(ROOT / "docs/how-to/ci.md")):
         if isinstance(item, pages.Block) and "workflows/" in item.file:
             (folder / f"{number}.github-workflows.yml").write_text(item.text)
         if isinstance(item, pages.Block) and item.file == ".gitlab-ci.yml":
             (folder / f"{number}.gitlab-ci.yml").write_text(item.text)
+    for item in pages.items(ROOT / "docs/how-to/controller.md"):
+        if item.file == "compose.yaml":
+            (folder / item.file).write_text(item.text)
     component = (ROOT / "templates/reconcile/template.yml").read_text().partition("\n---\n")[2]
     (folder / "component.gitlab-ci.yml").write_text(component)
 

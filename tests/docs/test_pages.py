@@ -160,6 +160,7 @@ def test_no_command_hides_in_a_block_that_nothing_runs(name: str) -> None:
         if name == "README.md" and item.language == "sh":
             continue
         assert item.language in LANGUAGES, f"{name}:{item.line}"
+        assert not Path(item.file).is_absolute(), f"{name}:{item.line} would be written outside of the folder"
         if item.language == "text" and not item.file:
             assert not re.search(r"^(\$ |reconcile )", item.text, re.MULTILINE), f"{name}:{item.line}"
 
