@@ -57,9 +57,8 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
 def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
     """The settlement that the candidates prove.
 
-    An object that is already attached may still be ours: it is neither taken nor ignored, and as little is one
-    that is smaller than what was sent. A snapshot may be taken on evidence alone: any snapshot of its volume
-    will do.
+    An object that is already attached may still be ours: it is neither taken nor ignored, nor is one that is
+    smaller than what was sent. A snapshot may be taken on evidence alone: any snapshot of its volume will do.
     """
     if not found:
         return Settlement("not_landed")
