@@ -37,6 +37,7 @@ from reconciler.notify.events import Event
 from reconciler.project.desired import load_desired
 from reconciler.project.embedded import embedded_sandbox
 from reconciler.project.files import SourceTexts
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import HeartbeatSection
 from reconciler.project.settings import ProjectSettings, find_settings
 from reconciler.project.store import require_private
@@ -79,7 +80,7 @@ def run(
         "Folder of proposals, with one below it for each environment.",
         type=click.Path(file_okay=False, path_type=Path),
     ),
-    listen: str = option("--listen", "Serve metrics and a page here.", metavar="HOST:PORT", default=""),
+    listen: str = option("--listen", "Serve a page, metrics, hooks here.", metavar="HOST:PORT", default=""),
     token_from: str = option(
         "--token-from", "Variable with the token that callers of --listen bear.", default=""
     ),
@@ -114,7 +115,7 @@ async def _run_all(doors: Sequence[Door], once: bool, serving: Serving | None, s
 def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
     """Serves the pages at `listen` until it is cancelled. Raises ReconcilerError and UsageError."""
     require_extra("controller", "--listen")
-    from reconciler.controller import web  # needs the extra
+    from reconciler.controller import hooks, web  # need the extra
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
@@ -131,7 +132,8 @@ def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
     structlog.get_logger("reconciler.controller").info("listening", url=url)
 
     async def serve_pages(controllers: Sequence[Controller]) -> None:
-        app = web.application(lambda: [each.statuses.view for each in controllers], token)
+        heard = hooks.routes(controllers)
+        app = web.application(lambda: [each.statuses.view for each in controllers], token, heard)
         await web.serve(listener, app)
 
     return serve_pages
@@ -165,7 +167,9 @@ def _door(
         if root is not None:
             config = find_settings(root, os.environ, environment)
             url = url or _beside(here, config)
-        return Loaded(config, load_desired((), config, SourceTexts(config.root), Reporter()), url)
+        desired = load_desired((), config, SourceTexts(config.root), Reporter())
+        sources = secret_sources(config, desired.policies, take_signals=False, runs_programs=True, ours=True)
+        return Loaded(config, desired, sources, url)
 
     async def fetch(accepted: str) -> str:
         return await source.fetch(accepted) if source is not None else ""

@@ -6,6 +6,7 @@ scope, beside the rounds. Each look and each apply opens the project anew, as a 
 """
 
 import gc
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -42,18 +43,21 @@ from reconciler.project.project import Project
 from reconciler.project.scopes import recorded_bindings
 from reconciler.project.sections import ControllerSection, HeartbeatSection
 from reconciler.project.settings import ProjectSettings
+from reconciler.secrets.sources import Sources
 from reconciler.state.store import WHOLE_STATE, State
 
 _POLL_S = 5.0  # how often orders and approvals are looked for
+_LEAST_S = 1.0  # between two ticks, however often hooks ask for one
 _AT_ONCE = 8  # applies
 _NO_STATE = State("", {}, (), frozenset())
 
 
 class Loaded(NamedTuple):
-    """The settings and manifests of now. `state_url`: the place of the state; None for the configured one."""
+    """The settings and manifests of now, and their secrets. `state_url`: None for the configured state."""
 
     config: ProjectSettings
     desired: Desired
+    sources: Sources
     state_url: str | None = None
 
     @property
@@ -107,8 +111,8 @@ class Controller:
         self._proposals = Proposals(door.out)
         self._loaded: Loaded | None = None
         self._kept = memory.Kept()
-        self._commit, self._fetch_s = "", 0.0
-        self._looking = anyio.CancelScope()
+        self._commit, self._fetched_s = "", -math.inf
+        self._looking, self._pause = anyio.CancelScope(), anyio.CancelScope()
         self._probing: anyio.CancelScope | None = None
         self._busy: dict[str, _Act] = {}  # scopes that are acted on
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
@@ -120,11 +124,14 @@ class Controller:
             async with anyio.create_task_group() as tasks:
                 with self._looking:
                     while not self._stopped.is_set():
+                        self._pause = anyio.CancelScope()
                         is_whole = await self._tick(tasks, once=once)
                         if once:
                             break
                         self._send_messages(watching, whole=is_whole)
-                        await self._clock.sleep(min(_POLL_S, self._every_s))
+                        await self._clock.sleep(_LEAST_S)
+                        with self._pause:
+                            await self._clock.sleep(min(_POLL_S, self._every_s) - _LEAST_S)
             if once and not self._stopped.is_set():
                 async with anyio.create_task_group() as tasks:
                     if again := self._schedule.again:
@@ -163,15 +170,15 @@ class Controller:
 
     async def _fetched(self, now_s: float) -> bool:
         """Whether the source is at another commit. Where it cannot be fetched, the last one goes on."""
-        if now_s < self._fetch_s:
+        source = self._loaded.section.source if self._loaded is not None else None
+        if now_s < self._fetched_s + (source.fetch_s if source is not None else self._every_s):
             return False
+        self._fetched_s = now_s  # before the fetch: a hook that comes meanwhile asks for another one
         try:
             commit = await self._door.fetch(self._kept.accepted)
         except ReconcilerError as failure:
             self._tell("source.unread", reason=reason_of(failure))
             commit = self._commit
-        source = self._loaded.section.source if self._loaded is not None else None
-        self._fetch_s = now_s + (source.fetch_s if source is not None else self._every_s)
         is_other, self._commit = commit != self._commit, commit
         return is_other
 
@@ -188,6 +195,17 @@ class Controller:
             self._kept = memory.read(await self._state.load(self._loaded.config, self._loaded.state_url))
         except ReconcilerError as failure:
             self._tell("state.unread", reason=failure.message)
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """The settings and manifests that it goes by; None before it could read them."""
+        return self._loaded
+
+    def hurry(self, *, fetch: bool = False) -> None:
+        """Look for orders within a second, and with `fetch` for a new commit."""
+        if fetch:
+            self._fetched_s = -math.inf
+        self._pause.cancel()
 
     def _send_messages(self, tasks: TaskGroup, *, whole: bool) -> None:
         """Send what changed, and after a `whole` round also what is silent, and the heartbeat."""

@@ -3,12 +3,13 @@
 Both are notes of the state (`execution.decisions`), so that they are seen from any machine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
 from reconciler.controller.status import ScopeStatus
 from reconciler.execution.decisions import Actor, Content, recall, remember
+from reconciler.services.signing import KEEP_S, NotAuthentic
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -74,6 +75,22 @@ async def order(store: Spooling, actor: Actor, scope: str, **said: str | None) -
         kept = {name: value for name, value in whole.items() if value}
         rest = {name: data for name, data in before.items() if name != scope}
         return rest | ({scope: kept} if kept else {})
+
+    await remember(store, actor, _ORDERS, new)
+
+
+async def hear(store: Spooling, actor: Actor, scopes: Collection[str], digest: str, now_s: float) -> None:
+    """Order a look at `scopes` for the webhook `digest`. Raises NotAuthentic for one that came before."""
+
+    def new(before: Content) -> Content:
+        if any(digest in data.get("heard", ()) for data in before.values()):
+            raise NotAuthentic("it came before")
+        after = dict(before)
+        for scope in scopes:
+            data = before.get(scope, {})
+            young = {known: at for known, at in data.get("heard", {}).items() if at >= now_s - KEEP_S}
+            after[scope] = {**data, "now": digest, "heard": {**young, digest: now_s}}
+        return after
 
     await remember(store, actor, _ORDERS, new)
 

@@ -35,7 +35,9 @@ class Schedule:
         wanted, self.again = self.again, set()
         asked = self._asked or {}
         return wanted | {
-            scope for scope, order in orders.items() if order.now and order.now != asked.get(scope)
+            scope
+            for scope, order in orders.items()
+            if order.now and not order.suspended and order.now != asked.get(scope)
         }
 
     def obey(self, orders: Mapping[str, Order], scopes: Collection[str]) -> None:

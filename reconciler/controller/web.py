@@ -1,4 +1,4 @@
-"""What a controller shows on HTTP: metrics, whether it lives, and one page for people. It only reads."""
+"""What a controller shows on HTTP: metrics, whether it lives, and one page for people. They only read."""
 
 import hmac
 import secrets
@@ -21,6 +21,7 @@ from reconciler.controller.metrics import Collector
 from reconciler.controller.status import ScopeStatus, Status, View
 
 Views = Callable[[], Sequence[View]]
+HOOKS = "/hooks/"
 _LOOK_S, _ALIVE_S = 1.0, 15.0  # how often a page looks for news, and is told that there are none
 _END_S = 3
 _HEADERS = {
@@ -30,8 +31,8 @@ _HEADERS = {
 }
 
 
-def application(views: Views, token: str = "") -> Starlette:
-    """The pages. `token`: which a caller has to bear; "" for none, where only this machine can call."""
+def application(views: Views, token: str = "", hooks: Sequence[Route] = ()) -> Starlette:
+    """The pages, and `hooks`, which are signed. `token`: of other callers; "" where all are here."""
 
     async def metrics(request: Request) -> Response:
         encode, kind = choose_encoder(request.headers.get("accept", ""))
@@ -58,12 +59,13 @@ def application(views: Views, token: str = "") -> Starlette:
             Route("/events", news),
             Route("/metrics", metrics),
             Route("/healthz", healthy),
+            *hooks,
         ]
     )
 
     async def guarded(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        open_to_all = not token or request.url.path == "/healthz"
+        open_to_all = not token or request.scope["path"].startswith(("/healthz", HOOKS))
         if not open_to_all and not hmac.compare_digest(given.encode(), token.encode()):
             return PlainTextResponse("a token is needed", 401, {"www-authenticate": "Bearer"})
         response = await answer(request)

@@ -1,13 +1,45 @@
-"""What a process that serves HTTP needs: a listening socket, and the signals that end it."""
+"""What a process that serves HTTP needs: a socket, the signals that end it, and limits for callers."""
 
 import signal
 import socket
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError
 
 _BACKLOG = 1024
+_BURST_S = 2.0
+_MOST_ADDRESSES = 1024
+
+
+class Allowance:
+    """Requests per second and address, as buckets that fill with time. The oldest addresses drop out."""
+
+    def __init__(self, rate: float, clock: Clock) -> None:
+        self._rate, self._clock = rate, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def left(self, address: str) -> bool:
+        """Whether a request of this address would be let through now."""
+        return not self._rate or self._filled(address) >= 1
+
+    def spend(self, address: str) -> bool:
+        """Spend one request of the address; False when its allowance is used up."""
+        if not self._rate:
+            return True
+        left, now = self._filled(address), self._clock.monotonic()
+        self._buckets.pop(address, None)
+        self._buckets[address] = (max(left - 1, 0.0), now)
+        if len(self._buckets) > _MOST_ADDRESSES:
+            self._buckets.popitem(last=False)
+        return left >= 1
+
+    def _filled(self, address: str) -> float:
+        most, now = self._rate * _BURST_S, self._clock.monotonic()
+        left, since = self._buckets.get(address, (most, now))
+        return min(most, left + (now - since) * self._rate)
 
 
 @contextmanager

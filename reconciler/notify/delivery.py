@@ -10,7 +10,6 @@ import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,7 +17,6 @@ import anyio
 from reconciler.core.clock import Clock
 from reconciler.core.context import program_version
 from reconciler.core.errors import ReconcilerError, TransportError
-from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import Body, body_of
 from reconciler.notify.events import Event
 from reconciler.project.secret import secret_sources
@@ -87,8 +85,7 @@ async def beat(
 
 def _secrets(config: ProjectSettings) -> Callable[[SecretSource | None], str]:
     """A function for the value of a secret. It raises SecretUnavailable."""
-    # No manifest can take a value from these variables. Here they serve the purpose that they are made for.
-    sources = secret_sources(replace(config, own_variables=OWN_VARIABLES), runs_programs=True)
+    sources = secret_sources(config, runs_programs=True, ours=True)
 
     def value(source: SecretSource | None) -> str:
         assert source is not None  # the settings have validated that

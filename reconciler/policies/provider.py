@@ -93,6 +93,13 @@ class ExtensionProvider(SendsSecret, Policy):
         source: ValueSource = resource.spec.signing_secret_from
         return source_ref(source, resource.written_in("spec", "signing_secret_from", *source.place))
 
+    def webhook_secret(self, resource: Resource) -> SecretRef | None:
+        """Return the secret that signs the provider's webhooks; None: the manifest names none."""
+        source: ValueSource | None = resource.spec.webhook_secret_from
+        if source is None:
+            return None
+        return source_ref(source, resource.written_in("spec", "webhook_secret_from", *source.place))
+
 
 def _astray(base_url: str | None) -> str:
     """Return why calls would not reach the server that a reader of `base_url` expects; "": they would."""

@@ -16,6 +16,7 @@ from reconciler.core.steps import OutputRef
 from reconciler.core.words import did_you_mean
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
+from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.policies import find_policies
 from reconciler.project.files import require_ours
@@ -123,8 +124,9 @@ def secret_sources(
     *,
     take_signals: bool = True,
     runs_programs: bool = False,
+    ours: bool = False,
 ) -> Sources:
-    """The sources of secret values for one run, as the settings allow.
+    """The sources of secret values for one run, as the settings allow. `ours`: also our own credentials.
 
     `resources`: an `exec` program does not get the variables that their secrets name.
     """
@@ -139,7 +141,7 @@ def secret_sources(
             programs=tuple(secrets.exec),
             withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
             values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
-            own=config.own_variables,
+            own=OWN_VARIABLES if ours else config.own_variables,
             confined=config.trusted is not None,
         ),
         take_signals=take_signals,

@@ -322,6 +322,26 @@ class HeartbeatSection(Section):
         return self
 
 
+class GitHookSection(Section):
+    """The webhook of one git host."""
+
+    secret_from: SecretSource = Field(description="Secret that the host signs with, or sends (GitLab).")
+
+
+class HooksSection(Section):
+    """Whom the controller listens to."""
+
+    github: GitHookSection | None = None
+    gitlab: GitHookSection | None = None
+    gitea: GitHookSection | None = Field(None, description="Gitea or Forgejo.")
+    providers: bool = Field(False, description="Those whose manifests have `webhook_secret_from`.")
+
+    @property
+    def git(self) -> dict[str, SecretSource]:
+        hooks = {"github": self.github, "gitlab": self.gitlab, "gitea": self.gitea}
+        return {host: hook.secret_from for host, hook in hooks.items() if hook is not None}
+
+
 class ControllerSection(Section):
     """What `reconcile controller` does by itself."""
 
@@ -337,6 +357,13 @@ class ControllerSection(Section):
     )
 
     heartbeat: HeartbeatSection | None = Field(None, description="For an alarm when rounds end.")
+    hooks: HooksSection = HooksSection()
+
+    @model_validator(mode="after")
+    def _fetches(self) -> "ControllerSection":
+        if self.hooks.git and self.source is None:
+            raise ValueError("`hooks` of a git host need `source`: without it, nothing is fetched")
+        return self
 
     @property
     def every_s(self) -> float:

@@ -131,12 +131,13 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
 
 
 def credentials(settings: Settings) -> frozenset[str]:
-    """The variables with a token of any environment, an age identity, or a notification's secret."""
+    """The variables with a token of any environment, an age identity, or a secret of hooks."""
     platforms = [settings.platform, *(section.platform for section in settings.environments.values())]
     states = [settings.state, *(section.state for section in settings.environments.values())]
     identities = [settings.secrets.age_identity_from, *(section.identity_from for section in states)]
     notified = (source for section in settings.notify for source in (section.url_from, section.secret_from))
-    named = (source.env for source in (*identities, *notified) if source is not None)
+    hooks = settings.controller.hooks.git.values()
+    named = (source.env for source in (*identities, *notified, *hooks) if source is not None)
     return frozenset(filter(None, (*named, *(platform.token_from.env for platform in platforms))))
 
 

@@ -98,14 +98,14 @@ def verify(
         raise NotAuthentic("the address is not ASCII")
     query = _raw_query(request.url)
     message = request.body if request.method in _IN_BODY else query.encode()
-    _check_signature(request.signatures, message, secrets, encoding)
+    check_signature(request.signatures, message, secrets, encoding)
     if request.method in _IN_BODY:
         fields, expected_url = _json_object(message), request.url
     else:
         fields, expected_url = _parameters(query), _without_parameters(request.url)
     if not _same_url(fields.get("url"), expected_url):
         raise NotAuthentic("signed for another address")
-    _check_time(fields.get("timestamp"), now, text=request.method not in _IN_BODY)
+    check_time(fields.get("timestamp"), now, text=request.method not in _IN_BODY)
     nonce = fields.get("nonce")
     if not isinstance(nonce, str) or not 0 < len(nonce) <= MAX_NONCE:
         raise NotAuthentic("no usable nonce")
@@ -124,10 +124,10 @@ def verify_webhook(
     encoding: Encoding = "hex",
 ) -> Mapping[str, Any] | None:
     """The webhook's JSON object; None if exactly this body came before. Raises NotAuthentic."""
-    _check_signature(signatures, body, secrets, encoding)
+    check_signature(signatures, body, secrets, encoding)
     fields = _json_object(body)
     timestamp = fields.get("timestamp")
-    _check_time(timestamp, now, text=isinstance(timestamp, str))
+    check_time(timestamp, now, text=isinstance(timestamp, str))
     return fields if claim(sha256(body).hexdigest()) else None
 
 
@@ -138,11 +138,11 @@ def verify_event(
 
     Its headers (id, type, time) are not signed: they are only hints.
     """
-    _check_signature(signatures, body, secrets, encoding)
+    check_signature(signatures, body, secrets, encoding)
     return _json_object(body)
 
 
-def _check_signature(
+def check_signature(
     signatures: Sequence[str], message: bytes, secrets: Sequence[bytes], encoding: Encoding
 ) -> None:
     """Raises NotAuthentic unless exactly one signature was sent, and it fits one of the secrets."""
@@ -243,7 +243,7 @@ def _parts(url: str) -> tuple[str, str, int | None, str, str]:
     return parts.scheme, (parts.hostname or ""), port, path[1] + path[2], query
 
 
-def _check_time(value: Any, now: float, *, text: bool) -> None:
+def check_time(value: Any, now: float, *, text: bool) -> None:
     """Raises NotAuthentic unless `value` is an integer near `now`, or (`text`) its decimal digits."""
     if text:
         value = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) else None

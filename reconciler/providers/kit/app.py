@@ -22,8 +22,9 @@ from starlette.routing import Route
 
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.listening import Allowance
 from reconciler.providers.kit.functions import Declined, Functions, Order
-from reconciler.providers.kit.intake import Allowance, Handler, Intake, Refusal, unauthorized
+from reconciler.providers.kit.intake import Handler, Intake, Refusal, unauthorized
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
 from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn

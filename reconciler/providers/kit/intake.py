@@ -6,7 +6,6 @@ digest of the body takes part in telling events apart; else somebody could use u
 sending it with the body of another one.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,16 +17,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from reconciler.core.clock import Clock
+from reconciler.core.listening import Allowance
 from reconciler.providers.kit.functions import MachineEvent
 from reconciler.providers.kit.settings import ProviderSettings
 from reconciler.providers.kit.store import Store
 from reconciler.services import signing
 
 BODY_S = 10.0
-_BURST_S = 2.0
 _SMALL_BYTES = 16_384
 _PLATFORM = "signed"  # in place of an address, which has dots or colons
-_MOST_ADDRESSES = 1024
 _PRUNE_EVERY = 256  # claims
 KEEP_EVENTS_S = 7 * 24 * 3600
 _MOST_HEADER = 1024
@@ -59,34 +57,6 @@ def too_many() -> Refusal:
 def address_of(request: Request) -> str:
     """The address of the caller, or of the last proxy that is not one of ours (`--proxy`)."""
     return request.client.host if request.client else ""
-
-
-class Allowance:
-    """Requests per second and address, as buckets that fill with time. The oldest addresses drop out."""
-
-    def __init__(self, rate: float, clock: Clock) -> None:
-        self._rate, self._clock = rate, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def left(self, address: str) -> bool:
-        """Whether a request of this address would be let through now."""
-        return not self._rate or self._filled(address) >= 1
-
-    def spend(self, address: str) -> bool:
-        """Spend one request of the address; False when its allowance is used up."""
-        if not self._rate:
-            return True
-        left, now = self._filled(address), self._clock.monotonic()
-        self._buckets.pop(address, None)
-        self._buckets[address] = (max(left - 1, 0.0), now)
-        if len(self._buckets) > _MOST_ADDRESSES:
-            self._buckets.popitem(last=False)
-        return left >= 1
-
-    def _filled(self, address: str) -> float:
-        most, now = self._rate * _BURST_S, self._clock.monotonic()
-        left, since = self._buckets.get(address, (most, now))
-        return min(most, left + (now - since) * self._rate)
 
 
 @dataclass(slots=True)

@@ -25,8 +25,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from reconciler.core.clock import Clock
+from reconciler.core.listening import Allowance
 from reconciler.providers.kit.functions import Visitor
-from reconciler.providers.kit.intake import Allowance, Refusal, address_of
+from reconciler.providers.kit.intake import Refusal, address_of
 from reconciler.providers.kit.oauth import OAuth, SignInFailed
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, ProviderSettings

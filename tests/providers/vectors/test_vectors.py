@@ -78,14 +78,14 @@ def _small_letters(digest_of: Callable[..., bytes]) -> Callable[..., bytes]:
 @pytest.mark.parametrize(
     ("name", "defect", "case"),
     [
-        ("_check_signature", lambda _: _anything, "body: keys reordered after signing"),
-        ("_check_signature", _first_only, "signature: header twice, both right"),
-        ("_check_signature", _split, "signature: joined by a comma"),
+        ("check_signature", lambda _: _anything, "body: keys reordered after signing"),
+        ("check_signature", _first_only, "signature: header twice, both right"),
+        ("check_signature", _split, "signature: joined by a comma"),
         ("_digest_of", _stripped, "signature: hex with a line end"),
         ("_digest_of", _small_letters, "signature: hex in capitals"),
         ("_same_url", lambda _: lambda *_: True, "address: moved to other host"),
         ("_same_url", lambda _: lambda signed, got: signed == got, "address: default port spelt out, POST"),
-        ("_check_time", lambda _: _anything, "time: clock +301 s, GET"),
+        ("check_time", lambda _: _anything, "time: clock +301 s, GET"),
         ("TOLERANCE_S", lambda _: 299, "time: clock +300 s, GET"),
         ("TOLERANCE_S", lambda _: 301, "time: clock -301 s, webhook"),
         ("MAX_SIGNED", lambda limit: limit - 1, "body: exactly 1 MiB"),
