@@ -132,8 +132,8 @@ def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
     structlog.get_logger("reconciler.controller").info("listening", url=url)
 
     async def serve_pages(controllers: Sequence[Controller]) -> None:
-        heard = hooks.routes(controllers)
-        app = web.application(lambda: [each.statuses.view for each in controllers], token, heard)
+        heard, runs = hooks.routes(controllers), [each.runs for each in controllers]
+        app = web.application(lambda: [each.statuses.view for each in controllers], token, heard, runs)
         await web.serve(listener, app)
 
     return serve_pages

@@ -9,8 +9,9 @@ import gc
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,12 +44,14 @@ from reconciler.project.project import Project
 from reconciler.project.scopes import recorded_bindings
 from reconciler.project.sections import ControllerSection, HeartbeatSection
 from reconciler.project.settings import ProjectSettings
+from reconciler.reports.history import run_line
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import WHOLE_STATE, State
 
 _POLL_S = 5.0  # how often orders and approvals are looked for
 _LEAST_S = 1.0  # between two ticks, however often hooks ask for one
 _AT_ONCE = 8  # applies
+_SHOWN, _MOST_SHOWN = timedelta(days=7), 10  # runs on the page
 _NO_STATE = State("", {}, (), frozenset())
 
 
@@ -164,7 +167,8 @@ class Controller:
             gc.collect()  # a command would end here; the collector looks rarely, so as not to slow one down
             return True
         await self._read_orders()
-        if wanted := self._schedule.wanted(self._kept.orders) | self._proposals.news():
+        wanted = self._schedule.wanted(self._kept.orders) | self._proposals.news()
+        if wanted := wanted.intersection(self.statuses.ours):
             await self._round(tasks, wanted)
         return False
 
@@ -200,6 +204,19 @@ class Controller:
     def loaded(self) -> Loaded | None:
         """The settings and manifests that it goes by; None before it could read them."""
         return self._loaded
+
+    async def runs(self) -> Mapping[str, str]:
+        """The last runs on the state, by id in a line each; none where it cannot be read now."""
+        with suppress(ReconcilerError):
+            found = await self._state.runs(self._clock.now() - _SHOWN)
+            runs = found.history.runs[: -_MOST_SHOWN - 1 : -1]
+            return {run.id: run_line(run, running=run.id in found.running) for run in runs}
+        return {}
+
+    def _look_again(self, scopes: Collection[str]) -> None:
+        if scopes:
+            self._schedule.again.update(scopes)
+            self.hurry()
 
     def hurry(self, *, fetch: bool = False) -> None:
         """Look for orders within a second, and with `fetch` for a new commit."""
@@ -291,7 +308,7 @@ class Controller:
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
                 seen = await _look(project, loaded.desired, looked_at, whole=whole)
-                self._schedule.again |= {*looked_at} - seen.keys()
+                self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self._save(project)
         except ReconcilerError as failure:
@@ -359,7 +376,7 @@ class Controller:
             await self._apply(scope, project, about, sent, NOTHING)
             now = await project.store.load()
             if now.heads.get(scope) != state.heads.get(scope):  # else nothing came of it, as of a question
-                self._schedule.again.add(scope)
+                self._look_again({scope})
         if not _does_something(rest):
             proposals.drop(scope)
             return None
@@ -380,7 +397,7 @@ class Controller:
                 why = reason_of(failure)
             else:
                 proposals.drop(scope)
-                self._schedule.again.add(scope)
+                self._look_again({scope})
                 return None
         return Seen(Status.PROPOSED, f"{file.name}: {why}", acts=True)
 

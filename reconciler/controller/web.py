@@ -3,7 +3,7 @@
 import hmac
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -21,6 +21,7 @@ from reconciler.controller.metrics import Collector
 from reconciler.controller.status import ScopeStatus, Status, View
 
 Views = Callable[[], Sequence[View]]
+Runs = Callable[[], Awaitable[Mapping[str, str]]]  # the last ones: a line by id
 HOOKS = "/hooks/"
 _LOOK_S, _ALIVE_S = 1.0, 15.0  # how often a page looks for news, and is told that there are none
 _END_S = 3
@@ -31,7 +32,9 @@ _HEADERS = {
 }
 
 
-def application(views: Views, token: str = "", hooks: Sequence[Route] = ()) -> Starlette:
+def application(
+    views: Views, token: str = "", hooks: Sequence[Route] = (), runs: Sequence[Runs] = ()
+) -> Starlette:
     """The pages, and `hooks`, which are signed. `token`: of other callers; "" where all are here."""
 
     async def metrics(request: Request) -> Response:
@@ -44,7 +47,8 @@ def application(views: Views, token: str = "", hooks: Sequence[Route] = ()) -> S
             f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        html = _template().render(rows=_rows(views()), nonce=nonce)
+        lines = {id: line for read in runs for id, line in (await read()).items()}
+        html = _template().render(rows=_rows(views()), runs=lines, nonce=nonce)
         return HTMLResponse(html, headers={"content-security-policy": policy})
 
     async def healthy(request: Request) -> Response:

@@ -9,6 +9,7 @@ applies apart.
 import hashlib
 from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -17,11 +18,14 @@ from reconciler.core.errors import LeaseLost, Locked, StoreError
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.project.attribution import holder
+from reconciler.project.history import Found, find_history
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, require_own_place, store_of
+from reconciler.state.runs import History
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Lease, State
 
+_NO_RUNS = Found(History())
 _PLACES = tuple(f"controller/worker-{number}" for number in range(1, 33))
 
 
@@ -81,6 +85,10 @@ class OpenState:
                 continue  # another one came first
             return place
         raise StoreError(f"{len(_PLACES)} workers share this state already, and there may not be more")
+
+    async def runs(self, since: datetime) -> Found:
+        """Those that did something since then. Raises StoreError."""
+        return await find_history(self._store, None, since) if self._store is not None else _NO_RUNS
 
     async def close(self) -> None:
         """Give up our place, and let go of the store."""

@@ -107,21 +107,24 @@ def _lines(item: PastRun | Decision, running: frozenset[str], names: frozenset[A
     if isinstance(item, Decision):
         yield f"{_short(item.run):<{SHORT}}  {_moment(item.at)}  {_decision(item)}"
         return
-    began = item.began
-    by = f" by {began.actor}" if began.actor else ""
-    revision = f" at {began.revision[:SHORT]}{_dirty(item, '-dirty')}" if began.revision else ""
-    environment = f" in {began.environment}" if began.environment else ""
-    done = [_counts(item.changes), _counted_calls(item)]
-    what = "; ".join(filter(None, done)) or "records only"
-    ended = _ended(item, running=item.id in running)
-    yield f"{_short(item.id)}  {_moment(item.began_at)}  {ended}: {what}{by}{environment}{revision}"
-    if began.reason:
-        yield f"{'':<{SHORT}}  because: {began.reason}"
+    yield f"{_short(item.id)}  {run_line(item, running=item.id in running)}"
+    if item.began.reason:
+        yield f"{'':<{SHORT}}  because: {item.began.reason}"
     for owed in item.owed:
         yield f"{'':<{SHORT}}  owed: {_owed(owed)}"
     for call in item.calls:
         if call.address in names:
             yield from (f"{'':<{SHORT}}  {line}" for line in _call_lines(call))
+
+
+def run_line(run: PastRun, *, running: bool) -> str:
+    """When it was, how it ended, what it did, and by whom."""
+    began = run.began
+    by = f" by {began.actor}" if began.actor else ""
+    revision = f" at {began.revision[:SHORT]}{_dirty(run, '-dirty')}" if began.revision else ""
+    environment = f" in {began.environment}" if began.environment else ""
+    what = "; ".join(filter(None, [_counts(run.changes), _counted_calls(run)])) or "records only"
+    return f"{_moment(run.began_at)}  {_ended(run, running=running)}: {what}{by}{environment}{revision}"
 
 
 def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -> dict[str, Any]:

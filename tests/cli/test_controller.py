@@ -12,6 +12,7 @@ from threading import Timer
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from msgspec.structs import replace
 
@@ -137,11 +138,14 @@ def test_it_sends_what_it_may_and_proposes_the_rest(
     settings(project, "apply")
     project.write(volume(app) + volume(app, "old") + DELETABLE)
     project.apply()
-    with controlling(project) as log:
+    with controlling(project, "--listen", "127.0.0.1:0") as log:
+        url = log.until("listening")["url"]
         log.status(app, "in-sync")
         project.write(volume(app, spec=LARGER))
-        assert log.until("apply.ended", scope=app)["done"] == 1
+        ended = log.until("apply.ended", scope=app)
+        assert ended["done"] == 1
         log.status(app, "proposed")
+        assert f"reconcile history {ended['run']}" in httpx.get(url).text
         assert {each["name"]: each["size_gb"] for each in sandbox.volumes(app)} == {"data": 20, "old": 10}
         (proposal,) = proposals(project)
         project.run("approve", str(proposal), "--yes", "--reason", "old", "--key", str(ana.key))

@@ -90,7 +90,13 @@ def test_a_token_is_asked_for_but_whether_it_lives_everybody_may_know() -> None:
 
 def test_no_text_breaks_out_of_the_page() -> None:
     hostile = replace(SHOP, scope=HOSTILE, reason=HOSTILE)
-    answer = client(View(HOSTILE, {HOSTILE: hostile})).get("/")
+
+    async def runs() -> dict[str, str]:
+        return {"4f2a": HOSTILE}
+
+    views = [View(HOSTILE, {HOSTILE: hostile})]
+    answer = TestClient(application(lambda: views, runs=[runs])).get("/")
+    assert "reconcile history 4f2a" in answer.text
     assert "<img" not in answer.text
     assert "<script>" not in answer.text
     policy = answer.headers["content-security-policy"]
