@@ -20,7 +20,7 @@ from reconciler.cli.event_loop import serve
 from reconciler.cli.group import SANDBOX, STATE, Group
 from reconciler.cli.output import emit
 from reconciler.cli.progress import LogReporter, log_to_stderr
-from reconciler.cli.verb import DONE, argument, flag, option, verb
+from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
 from reconciler.controller import memory
 from reconciler.controller.loop import Controller, Door, Loaded
 from reconciler.controller.source import Source
@@ -86,7 +86,10 @@ def run(
     ),
     worker: bool = flag("--worker", "Share the scopes with all other workers of the same state."),
 ) -> int:
-    """Run until a signal ends it: with exit code 0, once calls under way have ended."""
+    """Run until a signal ends it: with exit code 0, once calls under way have ended.
+
+    With --once, the exit code is 1 where a scope could not be looked at.
+    """
     log_to_stderr(debug=False)
     with ExitStack() as running:
         serving = _serving(listen, token_from, running) if listen else None
@@ -94,14 +97,13 @@ def run(
             _door(name, state_url, out, running, sandbox=sandbox, shares=worker)
             for name in environments or ("",)
         ]
-        serve(partial(_run_all, doors, once, serving))
-    return DONE
+        return serve(partial(_run_all, doors, once, serving))
 
 
 Serving = Callable[[Sequence[Controller]], Coroutine[Any, Any, None]]
 
 
-async def _run_all(doors: Sequence[Door], once: bool, serving: Serving | None, stopped: anyio.Event) -> None:
+async def _run_all(doors: Sequence[Door], once: bool, serving: Serving | None, stopped: anyio.Event) -> int:
     controllers = [Controller(door, stopped) for door in doors]
     async with anyio.create_task_group() as beside:
         if serving is not None:
@@ -110,6 +112,8 @@ async def _run_all(doors: Sequence[Door], once: bool, serving: Serving | None, s
             for each in controllers:
                 tasks.start_soon(partial(each.run, once=once))
         beside.cancel_scope.cancel()
+    unseen = any(each.statuses.is_blind for each in controllers)
+    return FAILED if once and unseen and not stopped.is_set() else DONE
 
 
 def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:

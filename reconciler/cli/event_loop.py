@@ -62,15 +62,15 @@ def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
     return results[0]
 
 
-def serve(main: Callable[[anyio.Event], Awaitable[None]]) -> None:
-    """Run `main`, which ends once its event is set: by the first signal. The exit code does not show that.
+def serve(main: Callable[[anyio.Event], Awaitable[T]]) -> T:
+    """Run `main`, which ends once its event is set: by the first signal. Its result does not show that.
 
     What has not ended `END_S` later, as a wait for a state that is away, is cut off as by a kill.
     """
     late = Timer(END_S, os._exit, (0,))
     late.daemon = True
 
-    async def watched() -> None:
+    async def watched() -> T:
         loop, stopped = asyncio.get_running_loop(), anyio.Event()
 
         def stop() -> None:
@@ -80,8 +80,9 @@ def serve(main: Callable[[anyio.Event], Awaitable[None]]) -> None:
         with noted(lambda: loop.call_soon_threadsafe(stop)):
             if signalled(0):
                 stop()
-            await main(stopped)
+            return await main(stopped)
 
-    anyio.run(watched)
+    result = anyio.run(watched)
     late.cancel()
     forget()
+    return result

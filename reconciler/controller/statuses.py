@@ -88,8 +88,9 @@ class Statuses:
 
     @property
     def is_blind(self) -> bool:
-        """Whether one of our scopes could not be read."""
-        return any(status.status is Status.UNKNOWN for status in self._of_ours.values())
+        """Whether not all of our scopes could be read."""
+        unread = any(each.status is Status.UNKNOWN for each in self._of_ours.values())
+        return unread or self.config is None
 
     def end_round(self, every_s: float) -> None:
         """Tell of those of our scopes that could not be seen for long, or are seen again."""
