@@ -68,8 +68,18 @@ def figure(ran: Ran, name: str) -> int:
 # --- real processes ---
 
 
-def test_an_apply_is_cut_at_every_kind_of_boundary_of_every_operation() -> None:
-    listed = kills("--list").out.splitlines()
+@pytest.fixture(scope="module")
+def sample() -> Ran:
+    """What a sample prints after all points that there are; it has each kind of boundary."""
+    return kills("--list", "--sample", "52")
+
+
+def points(ran: Ran) -> list[str]:
+    return [line for line in ran.out.splitlines() if re.search(r"@\d+$", line)]
+
+
+def test_an_apply_is_cut_at_every_kind_of_boundary_of_every_operation(sample: Ran) -> None:
+    listed = points(sample)
     classes = {class_of(point) for point in listed}
     around = ("before", "after")
     assert classes >= {
@@ -82,43 +92,39 @@ def test_an_apply_is_cut_at_every_kind_of_boundary_of_every_operation() -> None:
     }
     assert {step_of(point) for point in listed} == OPERATIONS
     assert len(listed) >= ENOUGH_POINTS
+    assert {class_of(case.point) for case in sampled(every_case(listed), 52, seed=1)} == classes
 
 
-def test_an_apply_that_is_killed_at_any_of_sixty_points_is_finished_by_the_next_ones() -> None:
-    ran = kills("--sample", "60")
-    assert ran.code == 0, f"{ran.out}\n{ran.err}"
-    assert figure(ran, "cases") == 60
-    assert all(figure(ran, f"by {name}") >= 15 for name in SIGNALS)
+def test_an_apply_that_is_killed_at_any_of_fifty_two_points_is_finished_by_the_next_ones(sample: Ran) -> None:
+    assert sample.code == 0, f"{sample.out}\n{sample.err}"
+    assert figure(sample, "cases") == 52
+    assert all(figure(sample, f"by {name}") >= 12 for name in SIGNALS)
 
 
 def test_a_run_that_settles_what_a_killed_one_left_may_be_killed_too() -> None:
-    ran = kills("--sample", "12", "--second")
+    ran = kills("--sample", "8", "--second")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
     assert figure(ran, "decisions by a person") > 0
 
 
-def test_where_a_machine_can_be_stopped_that_is_cut_at_every_boundary_too() -> None:
-    listed = kills("--list", "--extended").out.splitlines()
-    assert "Machine/shop/halts#stop" in {step_of(point) for point in listed}
-
-
-def test_a_platform_that_lists_clusters_leaves_nothing_for_a_person_to_decide() -> None:
-    ran = kills("--sample", "12", "--extended")
+def test_a_platform_that_stops_machines_is_cut_there_too_and_with_its_lists_of_clusters_asks_nobody() -> None:
+    ran = kills("--list", "--sample", "8", "--extended")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
+    assert "Machine/shop/halts#stop" in {step_of(point) for point in points(ran)}
     assert figure(ran, "decisions by a person") == 0
 
 
 def test_with_its_state_in_postgresql_an_apply_that_is_killed_is_finished_by_the_next_ones() -> None:
-    ran = kills("--sample", "15", "--state", "postgresql:")
+    ran = kills("--sample", "10", "--state", "postgresql:")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
-    assert figure(ran, "cases") == 15
+    assert figure(ran, "cases") == 10
     assert figure(ran, "manual unlocks") == 0
 
 
 def test_with_its_state_in_an_object_store_a_killed_apply_is_finished_by_the_next_ones() -> None:
-    ran = kills("--sample", "6", "--signal", "KILL", "--state", "s3:")
+    ran = kills("--sample", "4", "--signal", "KILL", "--state", "s3:")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
-    assert figure(ran, "cases") == 6
+    assert figure(ran, "cases") == 4
 
 
 def test_every_planted_defect_is_found() -> None:

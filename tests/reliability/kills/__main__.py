@@ -39,7 +39,7 @@ _FEW, _FEW_CASES = 0.05, 2
 @click.option("--seed", default=1, show_default=True, help="Of the sample.")
 @click.option("--point", "point", help="This point alone, as --list names it.")
 @click.option("--signal", "signal_name", type=click.Choice(list(SIGNALS)), help="Only this signal.")
-@click.option("--list", "listing", is_flag=True, help="Print the points and run nothing.")
+@click.option("--list", "listing", is_flag=True, help="Print the points; alone, run nothing.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Cases side by side.")
 @click.option(
     "--second", is_flag=True, help=f"Strike the run that follows a kill at `{FIRST_KILL}`, which settles."
@@ -68,8 +68,9 @@ def command(
     defects: bool,
 ) -> None:
     """Strike real applies at their boundaries, run again, and judge. Exits with 1 when anything is wrong."""
-    if everything + listing + defects + (sample is not None) + (point is not None) != 1:
-        raise click.UsageError("give exactly one of --all, --sample, --point, --list and --defects")
+    chosen = everything + defects + (sample is not None) + (point is not None)
+    if chosen > 1 or not chosen + listing:
+        raise click.UsageError("give --list, or exactly one of --all, --sample, --point and --defects")
     if defects and wanted:
         raise click.UsageError("--defects are planted in the program that keeps its state in a file")
     # Ended from outside, it ends the processes of its cases too.
@@ -86,6 +87,7 @@ def command(
         reached = points(template, root / "points")
         if listing:
             click.echo("\n".join(reached))
+        if not chosen:
             return
         every = every_case([point] if point is not None else reached)
         cases = [case for case in every if signal_name in (None, case.signal)]

@@ -31,19 +31,24 @@ def every_case(points: Sequence[str]) -> list[Case]:
 def sampled(cases: Sequence[Case], size: int, seed: int) -> list[Case]:
     """`size` of the cases, or all when there are fewer.
 
-    The next one is always one of those that bring most that the chosen ones have least of: class of
-    boundary, signal, step, and these in pairs. `seed` decides among equals.
+    The next one is always one of those that bring most that no chosen one has yet: class of boundary, step,
+    signal; and then most that the chosen ones have least of, these in pairs too. `seed` decides among equals.
     """
     left = list(cases)
     random.Random(seed).shuffle(left)
     chosen: list[Case] = []
     had: Counter[tuple[str, ...]] = Counter()
     while left and len(chosen) < size:
-        best = max(left, key=lambda case: sum(1 / (1 + had[each]) ** 2 for each in _features(case)))
+        best = max(left, key=lambda case: _gain(_features(case), had))
         left.remove(best)
         chosen.append(best)
         had.update(_features(best))
     return chosen
+
+
+def _gain(features: Sequence[tuple[str, ...]], had: Counter[tuple[str, ...]]) -> tuple[int, float]:
+    new = sum(not had[each] for each in features if len(each) == 2)
+    return new, sum(1 / (1 + had[each]) ** 2 for each in features)
 
 
 def _features(case: Case) -> list[tuple[str, ...]]:
