@@ -38,7 +38,7 @@ def test_no_two_runners_do_more_over_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", [NEW_SERVER, NEW_MOTO])
 def test_no_two_runners_do_more_over_a_shared_state(state: str) -> None:
     """In a process of its own: what an object store's driver starts survives no fork of another test."""
-    command = [sys.executable, "-m", "tests.reliability.budgets", "--histories", "2", "--state", state]
+    command = [sys.executable, "-m", "tests.reliability.budgets", "--histories", "1", "--state", state]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

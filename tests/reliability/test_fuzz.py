@@ -39,9 +39,9 @@ from tests.reliability.fuzz.subjects import ANSWERS, MANIFESTS, RESPONSES
 from tests.reliability.responses import situations
 from tests.reliability.responses.scene import VALUE
 
-SAMPLE_OF_MANIFESTS = 3_000
-SAMPLE_OF_SEEDS = 400  # about 1,500 mutated answers
-SAMPLE_OF_CONNECTIONS = 100  # 1,000 hostile answers
+SAMPLE_OF_MANIFESTS = 1_500
+SAMPLE_OF_SEEDS = 200  # about 700 mutated answers
+SAMPLE_OF_CONNECTIONS = 50  # 500 hostile answers
 MOST_SEEDS = 150  # within which a planted defect is caught
 FIRST = 10_000_000  # far from where the command begins
 

@@ -20,7 +20,7 @@ SAMPLE = (
     "the epoch does not rise with a lease",
     "a check asks the store nothing",
 )
-SEEDS = range(150)
+SEEDS = (47, *range(150))  # first the one that catches what hardly any other does
 CONTRACT = "tests/state/contract.py"  # whose tests the classes of other files inherit
 
 
