@@ -164,7 +164,10 @@ def _door(
 
     async def load() -> Loaded:
         root = await source.root() if source is not None else None
-        return await to_thread.run_sync(read, root)
+        try:
+            return await to_thread.run_sync(read, root)
+        except OSError as failure:  # such as of a folder that is gone
+            raise ReconcilerError(f"the manifests cannot be read: {failure}") from failure
 
     def read(root: Path | None) -> Loaded:
         config, url = settings_here(environment, sandbox=sandbox), state_url

@@ -74,8 +74,9 @@ def serve(main: Callable[[anyio.Event], Awaitable[T]]) -> T:
         loop, stopped = asyncio.get_running_loop(), anyio.Event()
 
         def stop() -> None:
-            stopped.set()
-            late.start()
+            if not stopped.is_set():
+                stopped.set()
+                late.start()
 
         with noted(lambda: loop.call_soon_threadsafe(stop)):
             if signalled(0):

@@ -37,6 +37,7 @@ from reconciler.state.store import State
 _BODY_S = 10.0
 _PER_S = 5.0  # hooks of one address
 _GIT = {"github": ("x-hub-signature-256", "sha256="), "gitea": ("x-gitea-signature", "")}
+_ONE = anyio.CapacityLimiter(1)  # program for a secret, whoever asks; afterwards its value is known
 _clock, _log = SystemClock(), structlog.get_logger("reconciler.controller")
 
 Take = Callable[[Controller, Loaded, Request, bytes], Awaitable[int]]  # gives the status of the answer
@@ -113,7 +114,7 @@ async def _secret(loaded: Loaded, ref: SecretRef | None) -> bytes:
     if ref is None:
         raise signing.NotAuthentic("nobody expects it")
     value = partial(loaded.sources.value, ref, lambda ref: None)
-    return (await to_thread.run_sync(value, abandon_on_cancel=True)).reveal().encode()
+    return (await to_thread.run_sync(value, abandon_on_cancel=True, limiter=_ONE)).reveal().encode()
 
 
 def _scopes(name: str, resource: Mapping[str, Any], loaded: Loaded, state: State) -> Collection[str]:

@@ -21,26 +21,27 @@ from msgspec import Struct
 
 from reconciler.approvals.judging import NOTHING, Given, read_approvals
 from reconciler.controller import memory
-from reconciler.controller.proposals import Proposals, rest_of, unattended
+from reconciler.controller.proposals import Proposals, rest_of, unattended, within
 from reconciler.controller.schedule import Schedule
 from reconciler.controller.status import Look, Seen, Status, reason_of, scopes_of
 from reconciler.controller.statuses import Statuses
 from reconciler.controller.telling import Tell
 from reconciler.controller.workers import OpenState
 from reconciler.core.clock import Clock
-from reconciler.core.diagnostics import refuse_all
+from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.errors import Locked, ReconcilerError
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.core.tracing import span
 from reconciler.drift.find import find_drift
 from reconciler.execution.executor import Executor
+from reconciler.execution.open_intents import parse_intent
 from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
 from reconciler.project.open import Options, open_project
 from reconciler.project.plan import make_plan
-from reconciler.project.project import Project
+from reconciler.project.project import Project, settle_left
 from reconciler.project.scopes import recorded_bindings
 from reconciler.project.sections import ControllerSection, HeartbeatSection
 from reconciler.project.settings import ProjectSettings
@@ -50,6 +51,7 @@ from reconciler.state.store import WHOLE_STATE, State
 
 _POLL_S = 5.0  # how often orders and approvals are looked for
 _LEAST_S = 1.0  # between two ticks, however often hooks ask for one
+_LAST_S = 3.0  # for messages that are under way when it is stopped
 _AT_ONCE = 8  # applies
 _SHOWN, _MOST_SHOWN = timedelta(days=7), 10  # runs on the page
 _NO_STATE = State("", {}, (), frozenset())
@@ -122,26 +124,31 @@ class Controller:
 
     async def run(self, *, once: bool = False) -> None:
         """Until it is stopped; with `once`, until each scope was looked at and acted on once."""
-        async with anyio.create_task_group() as watching:
-            watching.start_soon(self._stop)
-            async with anyio.create_task_group() as tasks:
-                with self._looking:
-                    while not self._stopped.is_set():
-                        self._pause = anyio.CancelScope()
-                        is_whole = await self._tick(tasks, once=once)
-                        if once:
-                            break
-                        self._send_messages(watching, whole=is_whole)
-                        await self._clock.sleep(_LEAST_S)
-                        with self._pause:
-                            await self._clock.sleep(min(_POLL_S, self._every_s) - _LEAST_S)
-            if once and not self._stopped.is_set():
-                async with anyio.create_task_group() as tasks:
-                    if again := self._schedule.again:
-                        await self._round(tasks, again, acts=False)
-                    self._send_messages(tasks, whole=True)
-            watching.cancel_scope.cancel()
+        async with anyio.create_task_group() as sending:
+            async with anyio.create_task_group() as watching:
+                watching.start_soon(self._stop)
+                await self._look_and_act(sending, once=once)
+                watching.cancel_scope.cancel()
+            if self._stopped.is_set():
+                sending.cancel_scope.deadline = anyio.current_time() + _LAST_S
+            self._send_messages(sending, whole=once)
         await self._state.close()
+
+    async def _look_and_act(self, sending: TaskGroup, *, once: bool) -> None:
+        async with anyio.create_task_group() as tasks:
+            with self._looking:
+                while not self._stopped.is_set():
+                    self._pause = anyio.CancelScope()
+                    is_whole = await self._tick(tasks, once=once)
+                    if once:
+                        break
+                    self._send_messages(sending, whole=is_whole)
+                    await self._clock.sleep(_LEAST_S)
+                    with self._pause:
+                        await self._clock.sleep(min(_POLL_S, self._every_s) - _LEAST_S)
+        if once and self._schedule.again and not self._stopped.is_set():
+            async with anyio.create_task_group() as tasks:
+                await self._round(tasks, self._schedule.again, acts=False)
 
     async def _stop(self) -> None:
         """Once stopped: no look and no call begins any more; calls under way may end."""
@@ -167,8 +174,8 @@ class Controller:
             gc.collect()  # a command would end here; the collector looks rarely, so as not to slow one down
             return True
         await self._read_orders()
-        wanted = self._schedule.wanted(self._kept.orders) | self._proposals.news()
-        if wanted := wanted.intersection(self.statuses.ours):
+        wanted = self._schedule.wanted(self._kept.orders, self._busy) | self._proposals.news()
+        if wanted := wanted.intersection(self.statuses.ours).difference(self._busy):
             await self._round(tasks, wanted)
         return False
 
@@ -253,8 +260,9 @@ class Controller:
             self._loaded, self.statuses.config = loaded, loaded.config
             names = await self._scopes(loaded)
         except ReconcilerError as failure:
-            if self._loaded is not None and not self.statuses.ours:  # at least what is declared is known
-                declared = scopes_of(_NO_STATE, self._loaded.desired.resources)
+            self._schedule.again.update(wanted or ())
+            if (now := self._loaded) is not None and not (self.statuses.ours or self._door.shares):
+                declared = scopes_of(_NO_STATE, now.desired.resources)  # at least that is known
                 self.statuses.ours = {*declared.values()} - {WHOLE_STATE}
             idle = [scope for scope in self.statuses.ours if scope not in self._busy]
             # No failure of these scopes: the first round that can begin looks at them again.
@@ -310,16 +318,18 @@ class Controller:
                 seen = await _look(project, loaded.desired, looked_at, whole=whole)
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
-                await self._save(project)
+                await self.statuses.save(project, self._every_s)
         except ReconcilerError as failure:
             self._note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at})
             return
         if tasks is None or loaded.section.mode == "observe":
             return
         for scope, found in seen.items():
+            if not found.success:
+                continue
             if not found.acts:
                 self._proposals.drop(scope)
-            elif found.success and scope not in self._busy and not self._stopped.is_set():
+            elif scope not in self._busy and not self._stopped.is_set():
                 self._busy[scope] = _Act()
                 tasks.start_soon(self._act, scope)
 
@@ -338,9 +348,6 @@ class Controller:
         self.statuses.note(seen)
         self._schedule.looked(seen, self._every_s)
 
-    async def _save(self, project: Project) -> None:
-        await self.statuses.save(project, self._every_s)
-
     # --- acting ---
 
     async def _act(self, scope: str) -> None:
@@ -353,38 +360,51 @@ class Controller:
                     async with self._open(loaded, options) as project:
                         if (found := await self._sent_and_proposed(scope, loaded, project)) is not None:
                             self._note({scope: found})
-                            await self._save(project)
+                            await self.statuses.save(project, self._every_s)
         except Locked as failure:
             self._note({scope: Seen(Status.LOCKED, failure.message)})
         except ReconcilerError as failure:
             self._tell("apply.refused", scope=scope, reason=reason_of(failure))
-            self._note({scope: Seen(Status.CHANGES, reason_of(failure))})
+            if self.statuses.by_scope[scope].status is Status.APPLYING:
+                self._schedule.again.add(scope)
         finally:
             del self._busy[scope]
+            if scope in self._schedule.again:
+                self.hurry()
 
     async def _sent_and_proposed(self, scope: str, loaded: Loaded, project: Project) -> Seen | None:
         """None: another look tells."""
         section, proposals = loaded.section, self._proposals
         state = await project.store.load()
+        if why := memory.read(state).order(scope).suspended:
+            return Seen(Status.SUSPENDED, why)
+        left_open = any(parse_intent(opened).scope == scope for opened in state.open_intents)
         about = _about(loaded.desired, state, {scope})
-        plan = await make_plan(project, about)
+        if not about.targets:  # what was declared there is gone again
+            if left_open:
+                await settle_left(project, state, lambda now: {scope})
+            proposals.drop(scope)
+            return None
+        scopes = scopes_of(state, loaded.desired.resources)
+        plan = within(await make_plan(project, about), scope, scopes)
         impacts = section.apply_impacts if section.mode == "apply" else ()
         sent = unattended(plan, impacts)
         rest = rest_of(plan, sent)
-        left_open = any(opened.data.get("scope") == scope for opened in state.open_intents)
         if _does_something(sent) or recorded_bindings(sent, about.by_address) or left_open:
             await self._apply(scope, project, about, sent, NOTHING)
             now = await project.store.load()
             if now.heads.get(scope) != state.heads.get(scope):  # else nothing came of it, as of a question
                 self._look_again({scope})
         if not _does_something(rest):
-            proposals.drop(scope)
+            if not has_errors(plan.diagnostics):
+                proposals.drop(scope)
             return None
         if refuse_all(plan.diagnostics):
             return None
         file, is_new = proposals.keep(scope, rest)
         if is_new:
             self._tell("plan.proposed", scope=scope, file=str(file))
+            self.statuses.proposed(scope, file.name)
         signed = proposals.approvals(file)
         why = "waits for approvals"
         if signed:
@@ -434,7 +454,7 @@ async def _look(
 
 
 def _about(desired: Desired, state: State, scopes: Collection[str]) -> Desired:
-    """`desired`, about what is declared or recorded in `scopes`; about all of it where nothing is."""
+    """`desired`, about what is declared or recorded in `scopes`. Where nothing is, it has no targets."""
     known = {*desired.by_address, *state.records}
     by_address = scopes_of(state, desired.resources).items()
     return desired.with_targets(

@@ -5,7 +5,7 @@ beside it.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -58,6 +58,16 @@ def unattended(plan: Plan, impacts: Collection[str]) -> Plan:
         for name in problem.addresses
     }
     left |= {address for address in _addresses(plan) if str(address) in asked}
+    return _without_waiting(plan, left)
+
+
+def within(plan: Plan, scope: str, scopes: Mapping[Address, str]) -> Plan:
+    """What of `plan` is about `scope`, and waits for no other one. `scopes`: by address."""
+    return _without_waiting(plan, {each for each in _addresses(plan) if scopes.get(each, scope) != scope})
+
+
+def _without_waiting(plan: Plan, left: set[Address]) -> Plan:
+    """`plan` without the addresses `left`, and all that waits for them."""
     of_step = {step.id: step.address for step in plan.steps}
     while more := {
         step.address
@@ -115,8 +125,9 @@ class Proposals:
 
     def news(self) -> set[str]:
         """The scopes whose proposals have other approvals than were looked at."""
-        self._known = {proposal: known for proposal, known in self._known.items() if proposal.exists()}
-        return {_scope_of(each) for each, known in self._known.items() if approvals_of(each) != known}
+        before = self._known
+        self._known = {proposal: approvals_of(proposal) for proposal in before if proposal.exists()}
+        return {_scope_of(each) for each, known in self._known.items() if before[each] != known}
 
     def drop(self, scope: str, but: str = "\0") -> None:
         """Remove the proposals of `scope`, with what was signed for them, but the file `but`."""

@@ -30,9 +30,9 @@ class Schedule:
     def round_began(self, at_s: float, every_s: float) -> None:
         self._round_s = at_s + every_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
 
-    def wanted(self, orders: Mapping[str, Order]) -> set[str]:
-        """The scopes that are to be looked at although no round is due."""
-        wanted, self.again = self.again, set()
+    def wanted(self, orders: Mapping[str, Order], busy: Collection[str]) -> set[str]:
+        """The scopes that are to be looked at although no round is due. Those that are `busy` come later."""
+        wanted, self.again = self.again.difference(busy), self.again.intersection(busy)
         asked = self._asked or {}
         return wanted | {
             scope

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from reconciler.project.settings import ProjectSettings, find_settings
 
 _ACCEPTED = "refs/reconciler/accepted"  # the commit that is used
 _TIP = "refs/reconciler/tip"  # the one that was fetched last
+_KEPT_S = 86400.0  # how long the files of a commit stay, at least
 _SAFE = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -98,7 +100,8 @@ class Source:
             await self._verify(tip, before)
         await self._git("update-ref", _ACCEPTED, tip)
         for tree in [*self._tree("").iterdir()]:
-            if tree.name not in (tip, before):
+            is_old = time.time() - tree.stat().st_mtime > _KEPT_S  # else a run may read it
+            if tree.name not in (tip, before) and is_old:
                 await self._remove(tree.name)
         return tip
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from reconciler.controller import memory
 from reconciler.controller.status import ScopeStatus, Seen, Status, View, reason_of
-from reconciler.controller.telling import Silence, Tell, of_change
+from reconciler.controller.telling import Silence, Tell, event_of, of_change
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
@@ -15,6 +15,7 @@ from reconciler.project.attribution import attribution_of
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
 
+_MORE_URGENT = (Status.DRIFTED, Status.QUESTION)  # than that a plan is proposed
 _SAVE_S = 60.0  # how often the times of looks are kept where nothing else changed
 
 
@@ -60,7 +61,11 @@ class Statuses:
         """Take up what was seen, and tell what changed."""
         now = self._clock.now()
         for scope, found in seen.items():
-            before, self._seen[scope] = self.by_scope.get(scope), found
+            before = self.by_scope.get(scope)
+            if found.status is Status.PROPOSED and before is not None and before.status in _MORE_URGENT:
+                continue
+            if found.status not in (Status.APPLYING, Status.PROPOSED):
+                self._seen[scope] = found
             if found.status is Status.CHANGES and before is not None and before.status is Status.PROPOSED:
                 found = Seen(Status.PROPOSED, before.reason, found.acts)  # until the plan was made again
             status = (before or ScopeStatus(scope, found.status, now)).after(found, now)
@@ -92,6 +97,10 @@ class Statuses:
         unread = any(each.status is Status.UNKNOWN for each in self._of_ours.values())
         return unread or self.config is None
 
+    def proposed(self, scope: str, file: str) -> None:
+        """A new proposal waits in `file`."""
+        self._events.append(event_of("proposed", scope, f"{file} waits for approvals", self._run()))
+
     def end_round(self, every_s: float) -> None:
         """Tell of those of our scopes that could not be seen for long, or are seen again."""
         self._events += self._silence.events(self._of_ours, timedelta(seconds=every_s), self._run())
@@ -120,4 +129,5 @@ class Statuses:
         try:
             await memory.write(project.store, project.actor(), self._of_ours, gone)
         except ReconcilerError as failure:
+            self._is_saved = False
             self._tell("statuses.unsaved", reason=reason_of(failure))

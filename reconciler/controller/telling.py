@@ -12,15 +12,15 @@ _NAMES: Mapping[Status, EventName] = {
     Status.DRIFTED: "drift",
     Status.QUESTION: "question",
     Status.OWED: "owed",
-    Status.PROPOSED: "proposed",
 }
 _SILENT_ROUNDS = 3
+_UNSEEN = (Status.SUSPENDED, Status.APPLYING)  # nobody looks, and that is right
 
 
 def of_change(status: ScopeStatus, run: Run) -> Iterator[Event]:
     """The event of a scope that has just got its status; none for most."""
     if name := _NAMES.get(status.status):
-        yield _event(name, status.scope, f"{status.status}: {status.reason}", run)
+        yield event_of(name, status.scope, f"{status.status}: {status.reason}", run)
 
 
 class Silence:
@@ -32,14 +32,14 @@ class Silence:
     def events(self, statuses: Mapping[str, ScopeStatus], every: timedelta, run: Run) -> Iterator[Event]:
         for scope, status in statuses.items():
             seen = status.last_success or status.since
-            late = run.at - seen > _SILENT_ROUNDS * every and status.status is not Status.SUSPENDED
+            late = run.at - seen > _SILENT_ROUNDS * every and status.status not in _UNSEEN
             if late and scope not in self._told:
                 self._told.add(scope)
-                yield _event("silent", scope, f"not seen since {in_words(seen)}: {status.reason}", run)
+                yield event_of("silent", scope, f"not seen since {in_words(seen)}: {status.reason}", run)
             elif not late and scope in self._told:
                 self._told.discard(scope)
-                yield _event("silent", scope, f"seen again: {status.status}", run)
+                yield event_of("silent", scope, f"seen again: {status.status}", run)
 
 
-def _event(name: EventName, scope: str, what: str, run: Run) -> Event:
+def event_of(name: EventName, scope: str, what: str, run: Run) -> Event:
     return Event(name, run, f"{scope}: {what}", (Item("", f"{scope}: {what}"),))

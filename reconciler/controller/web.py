@@ -24,7 +24,7 @@ Views = Callable[[], Sequence[View]]
 Runs = Callable[[], Awaitable[Mapping[str, str]]]  # the last ones: a line by id
 HOOKS = "/hooks/"
 _LOOK_S, _ALIVE_S = 1.0, 15.0  # how often a page looks for news, and is told that there are none
-_END_S = 3
+_END_S, _MOST = 3, 100  # seconds for the last answers; requests and pages that are open at once
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -117,5 +117,6 @@ def _as_data(template: Template, views: Sequence[View]) -> str:
 async def serve(listener: socket.socket, app: Starlette) -> None:
     """Serve until it is cancelled."""
     config = Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_END_S)
+    config.limit_concurrency = _MOST
     server = Server(config)
     await server._serve(sockets=[listener])  # signals are the controller's

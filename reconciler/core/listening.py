@@ -31,7 +31,7 @@ class Allowance:
             return True
         left, now = self._filled(address), self._clock.monotonic()
         self._buckets.pop(address, None)
-        self._buckets[address] = (max(left - 1, 0.0), now)
+        self._buckets[address] = (left - 1 if left >= 1 else left, now)
         if len(self._buckets) > _MOST_ADDRESSES:
             self._buckets.popitem(last=False)
         return left >= 1

@@ -8,11 +8,13 @@ import binascii
 import hmac
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import urlsplit
 
 import anyio
+from anyio import to_thread
 
 from reconciler.core.clock import Clock
 from reconciler.core.context import program_version
@@ -42,8 +44,8 @@ async def send_all(
     async def send(event: Event, number: int, hook: NotifySection) -> None:
         """Send one event to one receiver. Failures become warnings."""
         try:
-            url = parse_url(hook.url or value(hook.url_from))
-            key = parse_key(value(hook.secret_from)) if hook.secret_from is not None else None
+            url = parse_url(hook.url or await value(hook.url_from))
+            key = parse_key(await value(hook.secret_from)) if hook.secret_from is not None else None
             id = f"msg_{uuid.uuid4().hex}"
             body = body_of(event, hook.format, id)
             agent = f"reconciler/{program_version()}"
@@ -68,7 +70,7 @@ async def beat(
 ) -> None:
     """Ask the address of a service that raises an alarm when nobody does. `warn`: as of `send_all`."""
     try:
-        url = parse_url(heartbeat.url or _secrets(config)(heartbeat.url_from))
+        url = parse_url(heartbeat.url or await _secrets(config)(heartbeat.url_from))
 
         async with aclosing(HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)) as transport:
 
@@ -83,13 +85,14 @@ async def beat(
         warn(f"the heartbeat was not delivered: {failure.message}")
 
 
-def _secrets(config: ProjectSettings) -> Callable[[SecretSource | None], str]:
-    """A function for the value of a secret. It raises SecretUnavailable."""
-    sources = secret_sources(config, runs_programs=True, ours=True)
+def _secrets(config: ProjectSettings) -> Callable[[SecretSource | None], Awaitable[str]]:
+    """A function for the value of a secret, for which a program may run. It raises SecretUnavailable."""
+    sources = secret_sources(config, runs_programs=True, ours=True, take_signals=False)
 
-    def value(source: SecretSource | None) -> str:
+    async def value(source: SecretSource | None) -> str:
         assert source is not None  # the settings have validated that
-        return sources.value(source.ref(), lambda ref: None).reveal()
+        found = partial(sources.value, source.ref(), lambda ref: None)
+        return (await to_thread.run_sync(found, abandon_on_cancel=True)).reveal()
 
     return value
 

@@ -65,8 +65,9 @@ class FailedReads:
 
     def add(self, cause: str, problem: Diagnostic, addresses: Iterable[Address]) -> None:
         """`problem`: what is said of `addresses` where nothing else fails for this `cause` ("": alone)."""
-        self._problems[cause].append(problem)
-        self._addresses[cause].update(map(str, addresses))
+        about = tuple(map(str, addresses))
+        self._problems[cause].append(replace(problem, addresses=about))
+        self._addresses[cause].update(about)
 
     def diagnostics(self) -> Iterator[Diagnostic]:
         """The problems, in the order of their places. Those that fail alone come first."""

@@ -44,6 +44,5 @@ def test_what_people_should_know_is_told() -> None:
     assert {str(status): events[0].name for status, events in told.items() if events} == {
         "drifted": "drift",
         "owed": "owed",
-        "proposed": "proposed",
         "question": "question",
     }

@@ -183,8 +183,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "an attached object is taken as the lost one",
         SETTLING,
-        "return not item.bad_id and not any(getattr(item, name, None) for name in intent.unattached)",
-        "return True",
+        "not item.bad_id and not less and not any(getattr(item, name, None) for name in intent.unattached)",
+        "not less",
     ),
     _mutant(
         "an attached object is passed over as if it were not there",
