@@ -33,18 +33,16 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import is_shared
 from reconciler.core.words import did_you_mean
 from reconciler.notify.delivery import beat, send_all
-from reconciler.notify.events import Event
 from reconciler.project.desired import load_desired
 from reconciler.project.embedded import embedded_sandbox
 from reconciler.project.files import SourceTexts
 from reconciler.project.secret import secret_sources
-from reconciler.project.sections import HeartbeatSection
 from reconciler.project.settings import ProjectSettings, find_settings
 from reconciler.project.store import require_private
 from reconciler.reports.escape import page_text
 from reconciler.reports.report import Page
 from reconciler.services.transport import is_loopback
-from reconciler.state.store import WHOLE_STATE, State
+from reconciler.state.store import WHOLE_STATE
 
 _RUN = "run"
 
@@ -181,15 +179,11 @@ def _door(
     async def fetch(accepted: str) -> str:
         return await source.fetch(accepted) if source is not None else ""
 
-    async def notify(events: Sequence[Event], config: ProjectSettings) -> None:
-        await send_all(events, config, SystemClock(), warn)
-
-    async def beat_once(heartbeat: HeartbeatSection, config: ProjectSettings) -> None:
-        await beat(heartbeat, config, SystemClock(), warn)
-
-    warn = partial(log.warning, "message.lost")
+    clock, warn = SystemClock(), partial(log.warning, "message.lost")
     proposals = out / here.env if out is not None else folder / "proposals"
-    return Door(load, fetch, proposals, SystemClock(), log.info, notify, beat_once, _Steps(), shares)
+    notify = partial(send_all, clock=clock, warn=warn)
+    pulse = partial(beat, clock=clock, warn=warn)
+    return Door(load, fetch, proposals, clock, log.info, notify, pulse, _Steps(), shares)
 
 
 def _beside(here: ProjectSettings, config: ProjectSettings) -> str | None:
@@ -274,13 +268,9 @@ def _now() -> str:
 def _order(chosen: ChosenState, scope: str, **said: str | None) -> None:
     """Raises ReconcilerError for a scope that is neither declared nor recorded."""
     state = chosen.load()
-    known = _known(chosen, state)
+    scopes = scopes_of(state, chosen.load_desired().resources)
+    known = {*scopes.values(), *memory.read(state).statuses} - {WHOLE_STATE}
     if scope not in known:
         hint = did_you_mean(scope, sorted(known)) or f"there are {', '.join(sorted(known))}" if known else ""
         raise ReconcilerError(f"`{scope}` is not a scope of this project", help=hint)
     chosen.use(lambda store: memory.order(store, chosen.actor(), scope, **said))
-
-
-def _known(chosen: ChosenState, state: State) -> set[str]:
-    resources = chosen.load_desired().resources
-    return {*scopes_of(state, resources).values(), *memory.read(state).statuses} - {WHOLE_STATE}

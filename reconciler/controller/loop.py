@@ -90,20 +90,6 @@ class Door(Struct, frozen=True):
     shares: bool
 
 
-class _Act:
-    """What is sent in one scope. It can be cancelled until its first call."""
-
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
-        self.executor: Executor | None = None
-
-    def cancel(self) -> None:
-        if self.executor is not None:
-            self.executor.stop()
-        else:
-            self.scope.cancel()
-
-
 class Controller:
     """Looks, decides and acts until the event `stopped` is set."""
 
@@ -119,7 +105,7 @@ class Controller:
         self._commit, self._fetched_s = "", -math.inf
         self._looking, self._pause = anyio.CancelScope(), anyio.CancelScope()
         self._probing: anyio.CancelScope | None = None
-        self._busy: dict[str, _Act] = {}  # scopes that are acted on
+        self._busy: dict[str, Callable[[], None]] = {}  # what stops the act in a scope, before its next call
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
 
     async def run(self, *, once: bool = False) -> None:
@@ -156,8 +142,8 @@ class Controller:
         self._looking.cancel()
         if self._probing is not None:
             self._probing.cancel()
-        for act in self._busy.values():
-            act.cancel()
+        for stop in self._busy.values():
+            stop()
 
     # --- when ---
 
@@ -330,8 +316,9 @@ class Controller:
             if not found.acts:
                 self._proposals.drop(scope)
             elif scope not in self._busy and not self._stopped.is_set():
-                self._busy[scope] = _Act()
-                tasks.start_soon(self._act, scope)
+                acting = anyio.CancelScope()
+                self._busy[scope] = acting.cancel
+                tasks.start_soon(self._act, scope, acting)
 
     @asynccontextmanager
     async def _open(self, loaded: Loaded, options: Options) -> AsyncIterator[Project]:
@@ -350,11 +337,11 @@ class Controller:
 
     # --- acting ---
 
-    async def _act(self, scope: str) -> None:
+    async def _act(self, scope: str, acting: anyio.CancelScope) -> None:
         """Send what may be sent in one scope, and propose the rest."""
         try:
             async with self._slots:
-                with self._busy[scope].scope:
+                with acting:
                     loaded = await self._newest()
                     options = Options(loaded.state_url, take_signals=False)
                     async with self._open(loaded, options) as project:
@@ -425,7 +412,7 @@ class Controller:
         """As `apply --plan`. The plan is made anew, and what differs is refused."""
 
         def follow(executor: Executor) -> None:
-            self._busy[scope].executor = executor
+            self._busy[scope] = executor.stop
             self._note({scope: Seen(Status.APPLYING)})
             if self._stopped.is_set():
                 executor.stop()
