@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -45,14 +45,6 @@ class Controller:
         found = re.findall(r'last_success_timestamp_seconds\{.*?scope="(.*?)"\} (\S+)', text)
         return {scope: float(at) for scope, at in found}
 
-    def has_seen_all(self, scopes: int) -> None:
-        """Wait for the end of its first round."""
-        ends_s = time.monotonic() + _PATIENCE_S
-        while len(self.successes()) < scopes:
-            if time.monotonic() > ends_s:
-                raise CouldNotRun("a controller did not look at all scopes")
-            time.sleep(0.5)
-
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -60,6 +52,21 @@ class Controller:
     def peak_mib(self) -> float:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) / 1024
+
+
+def newest(controllers: Sequence[Controller]) -> dict[str, float]:
+    """By scope, when the last of them looked at it."""
+    looked = [each.successes() for each in controllers]
+    return {scope: max(each.get(scope, 0.0) for each in looked) for one in looked for scope in one}
+
+
+def have_seen_all(controllers: Sequence[Controller], scopes: int) -> None:
+    """Wait until each scope was looked at."""
+    ends_s = time.monotonic() + _PATIENCE_S
+    while (number := len(newest(controllers))) < scopes:
+        if time.monotonic() > ends_s:
+            raise CouldNotRun(f"{len(controllers)} controllers looked at {number} of {scopes} scopes")
+        time.sleep(0.5)
 
 
 @contextmanager
@@ -91,12 +98,12 @@ def idle(stage: Stage, scopes: int, rounds: int) -> list[Row]:
     """A controller that finds nothing to do: the CPU of a round and of the looks for orders between two."""
     project = stage.recorded(World(scopes, 1))
     with controlling(project, _POLL_S) as busy:
-        busy.has_seen_all(scopes)
+        have_seen_all([busy], scopes)
         before_s = busy.cpu_s()
         time.sleep(rounds * _POLL_S)
         round_s, peak = (busy.cpu_s() - before_s) / rounds, busy.peak_mib()
     with controlling(project, _IDLE_EVERY_S) as quiet:
-        quiet.has_seen_all(scopes)
+        have_seen_all([quiet], scopes)
         time.sleep(_POLL_S)
         before_s = quiet.cpu_s()
         time.sleep(rounds * _POLL_S)
@@ -125,21 +132,18 @@ def sharing(stage: Stage, place: Place, scopes: int, rounds: int) -> list[Row]:
             workers = [
                 stack.enter_context(controlling(project, _SHARED_EVERY_S, "--worker")) for _ in range(WORKERS)
             ]
-            for worker in workers:
-                worker.has_seen_all(scopes)
+            have_seen_all(workers, scopes)
             oldest = [_oldest_s(workers, _SHARED_EVERY_S) for _ in range(rounds)]
     figure = f"{place.name}: {WORKERS} workers, {scopes:,} scopes, every {_SHARED_EVERY_S:g} s: oldest look"
     return [Row(figure, oldest, "s", 1.2 * _SHARED_EVERY_S)]
 
 
-def _oldest_s(workers: list[Controller], for_s: float) -> float:
+def _oldest_s(workers: Sequence[Controller], for_s: float) -> float:
     """The most that lay between two looks at a scope, or lies since its last one."""
     ends_s, most_s = time.time() + for_s, 0.0
     while time.time() < ends_s:
-        looked = [worker.successes() for worker in workers]
-        now_s = time.time()
-        newest = {scope: max(each.get(scope, 0.0) for each in looked) for scope in looked[0]}
-        most_s = max(most_s, now_s - min(newest.values()))
+        looked = newest(workers)
+        most_s = max(most_s, time.time() - min(looked.values()))
         time.sleep(1.0)
     return most_s
 
