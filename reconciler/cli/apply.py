@@ -172,7 +172,7 @@ def command(
         opened = chosen.project(desired.resources, desired.policies, read_only=False, base=base)
         async with opened as project:
             try:
-                return await count(project, run(project, watch))  # type: ignore[no-any-return]
+                return await count(project, run(project, watch))
             finally:
                 with anyio.CancelScope(shield=True), suppress(ReconcilerError):
                     left.extend(await project.store.spooled())

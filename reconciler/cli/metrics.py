@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 import click
 
@@ -12,8 +12,10 @@ from reconciler.core.extras import require_extra
 from reconciler.planning.declared import Desired
 from reconciler.project.project import Project
 
+T = TypeVar("T")
 
-def counting(desired: Desired) -> Callable[[Project, Awaitable[Any]], Awaitable[Any]]:
+
+def counting(desired: Desired) -> Callable[[Project, Awaitable[T]], Awaitable[T]]:
     """Awaits a drift, an applied plan, or a plan with more, and counts it where a report asks for that.
 
     Raises ReconcilerError without the extra, and UsageError for a run about parts of scopes.
@@ -25,7 +27,7 @@ def counting(desired: Desired) -> Callable[[Project, Awaitable[Any]], Awaitable[
         if desired.targets or desired.focus is not None or desired.moved is not None:
             raise click.UsageError("openmetrics is about whole scopes: leave PATHs and --target out")
 
-    async def count(project: Project, making: Awaitable[Any]) -> Any:
+    async def count(project: Project, making: Awaitable[T]) -> T:
         made = await making
         if asked:
             from reconciler.controller.run_metrics import text_of  # needs the extra

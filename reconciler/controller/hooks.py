@@ -37,7 +37,7 @@ from reconciler.state.store import State
 _BODY_S = 10.0
 _PER_S = 5.0  # hooks of one address
 _GIT = {"github": ("x-hub-signature-256", "sha256="), "gitea": ("x-gitea-signature", "")}
-_ONE = anyio.CapacityLimiter(1)  # program for a secret, whoever asks; afterwards its value is known
+_ONE = anyio.CapacityLimiter(1)  # strangers ask, too: their requests may not take all threads
 _clock, _log = SystemClock(), structlog.get_logger("reconciler.controller")
 
 Take = Callable[[Controller, Loaded, Request, bytes], Awaitable[int]]  # gives the status of the answer
