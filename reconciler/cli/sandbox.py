@@ -27,6 +27,14 @@ from reconciler.manifests.reading.compose import compose
 @click.option("--faults", type=options.FOUND, help="Script of faults to start with, as YAML or JSON.")
 @click.option("--switch", "switches", multiple=True, metavar="NAME=VALUE", help="See /_sandbox/switches.")
 @click.option("--strict", is_flag=True, help="Refuse what the API document does not describe.")
+@click.option(
+    "--postgres",
+    type=click.Choice(["none", "real"]),
+    default="none",
+    show_default=True,
+    envvar="RECONCILE_SANDBOX_POSTGRES",
+    help="real: each cluster is a PostgreSQL server on loopback, with real backups.",
+)
 @click.option("--token", default="sandbox", show_default=True, help="Bearer token that /v1 asks for.")
 @click.option(
     "--org-token",

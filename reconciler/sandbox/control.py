@@ -18,6 +18,7 @@ from reconciler.sandbox.page import Controlled, show
 from reconciler.sandbox.part import Count, Item, Positive, Routes, Seed, Text
 from reconciler.sandbox.parts import app, cluster, delivery, machine, machine_power, provider, volume
 from reconciler.sandbox.world import Machine, T
+from reconciler.services.machines.wire import cluster as cluster_wires
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -106,8 +107,7 @@ def post_clock(sandbox: Controlled, request: Request) -> Response:
     seconds = request.read(ClockChange).advance_s
     if sandbox.clock.now() + seconds > LATEST_S:
         raise refused("advance_s", f"must not go past {rfc3339(LATEST_S)}")
-    sandbox.clock.advance(seconds)
-    sandbox.settle()
+    sandbox.advance(seconds)
     return get_clock(sandbox, request)
 
 
@@ -210,7 +210,22 @@ class ClusterEdit(Item):
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
     thing = _edited(sandbox, request, cluster.Cluster, id, ClusterEdit, "status")
+    if thing.state == "deleted":
+        cluster.remove_server(sandbox.world, thing)
     return reply(cluster.wire(sandbox.world, thing))
+
+
+@route(
+    "POST",
+    PREFIX + "world/clusters/{id}/backups",
+    "Back up a cluster",
+    cluster_wires.ClusterBackup,
+    errors=(404, 412),
+)
+def post_backup(sandbox: Controlled, request: Request, id: str) -> Response:
+    """The full backup that the platform makes now. Its id is the second, so each has one at most."""
+    thing = _required(sandbox, cluster.Cluster, id)
+    return reply(cluster.back_up(sandbox.world, thing, sandbox.world.now))
 
 
 @route("GET", PREFIX + "switches")

@@ -22,11 +22,12 @@ from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply, without_nulls
 from reconciler.sandbox.part import Route
-from reconciler.sandbox.parts import delivery, machine, secret, webhook
+from reconciler.sandbox.parts import cluster, delivery, machine, secret, webhook
 from reconciler.sandbox.parts.machine_power import suspend
 from reconciler.sandbox.world import World
 
 PROFILES = ("documented", "extended")
+POSTGRES = ("none", "real")
 SOCKET_HOST = "flaps"
 DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 
@@ -69,9 +70,10 @@ class Sandbox:
     planted into an empty world only; `seed_name` is what errors call it.
     `token` may touch every organization, those in `organization_tokens` the organizations with these slugs.
     `switch` are settings of switches, `script` the body of a `POST /_sandbox/faults`; `strict`
-    refuses what neither the document nor the notes describe.
+    refuses what neither the document nor the notes describe. `postgres` `real`: clusters are PostgreSQL
+    servers; then it must be closed.
     Raises ValueError for an unknown clock, profile, switch or fault, or an unusable token, StoreError
-    for an unusable `db` or `seed`.
+    for an unusable `db` or `seed`, ReconcilerError where PostgreSQL is not installed.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Sandbox:
         switch: Mapping[str, Any] | None = None,
         script: Any = None,
         strict: bool = False,
+        postgres: str = "none",
         stored: bool = True,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -96,6 +99,8 @@ class Sandbox:
     ) -> None:
         if profile not in PROFILES:
             raise ValueError(f"`{profile}` is not a profile: use {' or '.join(PROFILES)}")
+        if postgres not in POSTGRES:
+            raise ValueError(f"`{postgres}` is not a kind of postgres: use {' or '.join(POSTGRES)}")
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
         self.extended = profile == "extended"
         self.world = World(self._rng, catalog.TRANSITIONS, extended=self.extended)
@@ -111,6 +116,11 @@ class Sandbox:
         self._buckets = Buckets()
         self._platform = Router(catalog.routes(extended=self.extended))
         self._control = Router(control.route.found)
+        if postgres == "real":
+            from reconciler.sandbox.postgres import Servers  # late: few need it
+
+            self.world.postgres = Servers(db, token, self.clock)
+            cluster.attach_servers(self.world, self.world.postgres)
         self.settle()
         try:
             if switch:
@@ -184,6 +194,8 @@ class Sandbox:
     def advance(self, seconds: float) -> None:
         """Move the clock on, as `POST /_sandbox/clock` does."""
         self.clock.advance(seconds)
+        if self.world.postgres:
+            self.world.postgres.note(self.clock)
         self.tick()
 
     def set_switches(self, wanted: Mapping[str, Any]) -> None:
@@ -204,7 +216,9 @@ class Sandbox:
         return found
 
     def close(self) -> None:
-        """Close the database. The sandbox is not to be used afterwards."""
+        """Close the database and stop the servers. The sandbox is not to be used afterwards."""
+        if self.world.postgres:
+            self.world.postgres.close()
         if self.database:
             self.database.close()
 

@@ -43,8 +43,8 @@ class Controlled(Protocol):
     extended: bool
     strict: bool
 
-    def settle(self) -> None:
-        """See `core.Sandbox.settle`."""
+    def advance(self, seconds: float) -> None:
+        """See `core.Sandbox.advance`."""
 
     def set_switches(self, wanted: Mapping[str, Any]) -> None:
         """See `core.Sandbox.set_switches`."""

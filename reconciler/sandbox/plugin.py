@@ -21,7 +21,7 @@ from msgspec import Struct
 
 MARK = "reconcile_sandbox"
 _PATIENCE_S = 60
-_KNOWN = ("clock", "profile", "strict", "seed", "switch", "script", "apps", "machines", "token")
+_KNOWN = ("clock", "profile", "strict", "seed", "switch", "script", "apps", "machines", "postgres", "token")
 _DEFAULTS = {"clock": "manual", "profile": "extended", "token": "sandbox"}
 
 
@@ -105,6 +105,10 @@ class RunningSandbox(Struct, frozen=True):
     def edit_cluster(self, id: str, **fields: Any) -> dict[str, Any]:
         """A person's edit, past every rule of the API."""
         return cast("dict[str, Any]", self.ok("PATCH", f"/_sandbox/world/clusters/{id}", fields))
+
+    def back_up_cluster(self, id: str) -> dict[str, Any]:
+        """The backup of a cluster that the platform makes now."""
+        return cast("dict[str, Any]", self.ok("POST", f"/_sandbox/world/clusters/{id}/backups"))
 
     def world(self) -> dict[str, list[dict[str, Any]]]:
         """All that exists: apps, clusters, volumes, snapshots, secrets, machines, providers and theirs."""

@@ -10,9 +10,12 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from reconciler.sandbox import switches
+
+if TYPE_CHECKING:
+    from reconciler.sandbox.postgres import Servers
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -123,6 +126,7 @@ class World:
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
     `watcher` is called with each new state: the thing, the state before, and since when.
+    `postgres`: the servers of its clusters; None while these are only described.
     """
 
     def __init__(self, rng: random.Random, transitions: Transitions, *, extended: bool = True) -> None:
@@ -134,6 +138,7 @@ class World:
         self.wall: Callable[[], float] = time.time  # the real clock, under which others sign
         self.hurried = False  # the world's clock runs faster than the real one
         self.watcher: Callable[[World, Thing, str, float], None] | None = None
+        self.postgres: Servers | None = None
         self._rng = rng
         self._transitions = transitions
         self._things: dict[type[Thing], dict[str, Any]] = {}

@@ -95,12 +95,12 @@ def test_a_misspelt_mark_is_told_with_what_there_is(tmp_path: Path, mark: str, s
     ran = pytest_alone("-q", "--strict-markers", ".", folder=tmp_path)
     assert ran.returncode == 1
     assert says in ran.stdout
-    assert "clock, profile, strict, seed, switch, script, apps, machines, token" in ran.stdout
+    assert "clock, profile, strict, seed, switch, script, apps, machines, postgres, token" in ran.stdout
     assert "TypeError" not in ran.stdout
 
 
 def test_the_list_of_marks_names_every_argument(tmp_path: Path) -> None:
     ran = pytest_alone("--markers", folder=tmp_path)
     assert (
-        "reconcile_sandbox(clock, profile, strict, seed, switch, script, apps, machines, token)" in ran.stdout
+        "reconcile_sandbox(clock, profile, strict, seed, switch, script, apps, machines, postgres, token)" in ran.stdout
     )

@@ -11,7 +11,7 @@ Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,9 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, read, reply
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
 from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire import cluster as wires
+
+if TYPE_CHECKING:
+    from reconciler.sandbox.postgres import Servers
 
 # plan → (cpu_kind, cpus, memory_mb)
 PLANS: Mapping[str, tuple[str, int, int]] = {
@@ -37,6 +40,7 @@ PORT = 5432
 RESTORE_PATH = "/v1/postgres/{postgres_cluster_id}/restore"
 _PLAN_BY_LOWER_CASE = {plan.lower(): plan for plan in PLANS}
 _OFFSET = re.compile(r".*(?:[Zz]|[+-]\d{2}:\d{2})")
+_ALIVE = ("creating", "initializing", "ready")
 _GONE = ("deleting", "deleted")
 _HOUR_S = 3600
 _DAY_S = 24 * _HOUR_S
@@ -103,7 +107,10 @@ def create(world: World, request: Request) -> Response:
         created_at=world.now,
     )
     cluster.name = cluster.name or f"pg-{cluster.id[:8]}"
-    return _provision(world, cluster)
+    answer = _provision(world, cluster)
+    if world.postgres:
+        world.postgres.create(cluster.id, cluster.pg_major_version)
+    return answer
 
 
 @route("GET", "/v1/postgres/{id}", "Get a cluster", wires.ClusterReply)
@@ -140,14 +147,20 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
             raise Refusal(404, "Backup not found")
         label = backup_id
     else:
-        label = rfc3339(_inside_window(world, source, pitr_time or ""))
+        at = _inside_window(world, source, pitr_time or "")
+        label = rfc3339(at)
     cluster = Cluster(
         world.new_id(),
         name=(wish.name or "").strip() or f"{source.name} {label}"[:63],
         **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
-    return _provision(world, cluster, status=world.switches["restore_status"])
+    answer = _provision(world, cluster, status=world.switches["restore_status"])
+    if world.postgres and backup_id is not None:
+        world.postgres.restore_backup(source.id, cluster.id, backup_id)
+    elif world.postgres:
+        world.postgres.restore_moment(source.id, cluster.id, at)
+    return answer
 
 
 @route.extended(
@@ -209,8 +222,10 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     """The cluster as reads show it. Endpoints appear when it is ready."""
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
+    server = world.postgres and world.postgres.address(cluster.id)
     endpoints = {
-        way: {"host": f"{way}.{cluster.id}.postgres.internal", "port": PORT} for way in ("direct", "pooler")
+        way: server or {"host": f"{way}.{cluster.id}.postgres.internal", "port": PORT}
+        for way in ("direct", "pooler")
     }
     return {
         **cluster.shown("id", "name"),
@@ -242,23 +257,51 @@ def world_wire(world: World, cluster: Cluster) -> dict[str, Any]:
 
 def _finish_provisioning(world: World, cluster: Cluster, at: float) -> None:
     outcome = world.switches["cluster_outcome"]
+    if world.postgres and world.postgres.address(cluster.id) is None:
+        outcome = "failed"
+    world.enter(cluster, outcome, at)
     if outcome == "ready":
         cluster.ready_at = at
-        cluster.backups = [
-            {
-                "id": f"{rfc3339(at).translate(_LABEL)}F",
-                "type": "full",
-                "status": "completed",
-                "size_bytes": 32 * 1024**2,
-                "started_at": rfc3339(at),
-                "finished_at": rfc3339(at),
-            }
-        ]
-    world.enter(cluster, outcome, at)
+        back_up(world, cluster, at)
+
+
+def back_up(world: World, cluster: Cluster, at: float) -> dict[str, Any]:
+    """Add a full backup to those of the cluster. Raises Refusal 412 unless ready and without one of `at`."""
+    id = f"{rfc3339(at).translate(_LABEL)}F"
+    if cluster.state != "ready":
+        raise Refusal(412, "the cluster is not ready")
+    if any(backup["id"] == id for backup in cluster.backups):
+        raise Refusal(412, f"there is a backup of this second, {id}")
+    size = world.postgres.back_up(cluster.id, id) if world.postgres else 32 * 1024**2
+    backup = {
+        "id": id,
+        "type": "full",
+        "status": "failed" if size is None else "completed",
+        "size_bytes": size or 0,
+        "started_at": rfc3339(at),
+        "finished_at": rfc3339(at),
+    }
+    cluster.backups.append(backup)
+    world.put(cluster)
+    return backup
+
+
+def attach_servers(world: World, servers: "Servers") -> None:
+    """Start the PostgreSQL servers of the clusters of a world that was stored."""
+    alive = [cluster for cluster in world.all(Cluster) if cluster.state in _ALIVE]
+    ready = {cluster.id for cluster in alive if cluster.state == "ready"}
+    servers.attach({cluster.id: cluster.pg_major_version for cluster in alive}, ready)
+
+
+def remove_server(world: World, cluster: Cluster) -> None:
+    """Remove the PostgreSQL server of a deleted cluster, with its data and backups."""
+    if world.postgres:
+        world.postgres.remove(cluster.id)
 
 
 def _finish_deleting(world: World, cluster: Cluster, at: float) -> None:
     cluster.deleted_at = at
+    remove_server(world, cluster)
     world.enter(cluster, "deleted", at)
 
 
@@ -399,6 +442,8 @@ def _plant(world: World, item: ClusterItem) -> None:
         deleted_at=part.moment(item.deleted_at),
     )
     world.enter(cluster, item.status)
+    if world.postgres and cluster.state in _ALIVE:
+        world.postgres.plant(cluster.id, cluster.pg_major_version)
 
 
 def _missing(items: part.Items) -> Iterator[str]:
