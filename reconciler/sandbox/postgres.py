@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -32,10 +32,11 @@ from reconciler.sandbox.clock import WorldClock
 
 _log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
-_ACCOUNT = "postgres"  # PostgreSQL refuses to run as root; also the name of the superuser in each server
+_ACCOUNT = "postgres"  # also the name of the superuser in each server
 _DEBIAN = Path("/usr/lib/postgresql")
 _PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections
 _NAP_S = 0.02
+_MANIFEST = "backup_manifest"  # pg_basebackup writes it at the end
 _INITIAL = "initial"  # label of the base backup of a cluster that was not created through the API
 _ACCESS = f"""\
 local all all trust
@@ -85,10 +86,11 @@ class Servers:
     def __init__(self, db: Path | None, password: str, clock: WorldClock) -> None:
         binaries = _binaries()
         self._password = password
-        self._as_account: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            self._as_account = {"user": _ACCOUNT, "group": _account().pw_gid, "extra_groups": ()}
-        self._folder = _folder(db)
+        account = _account()
+        self._as_account: dict[str, Any] = (
+            {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()} if account else {}
+        )
+        self._folder = _folder(db, account.pw_uid if account else os.geteuid())
         self._running: dict[str, _Running] = {}
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the watchdog of a killed sandbox is done
@@ -101,8 +103,7 @@ class Servers:
         )
         os.close(lock)
         self._clock_file = self._folder / ".clock"
-        self._clock_file.touch(mode=0o600)
-        lines = self._clock_file.read_text().splitlines()
+        lines = self._clock_file.read_text().splitlines() if self._clock_file.exists() else ()
         self._moments = [_Moment(*map(float, line.split())) for line in lines]
         self.note(clock)
 
@@ -118,14 +119,18 @@ class Servers:
 
         One that is `ready` and has no data gets an empty server. Raises ReconcilerError if one fails.
         """
-        for folder in self._folder.glob("[!.]*/"):
+        for folder in self._folder.glob("*/"):  # templates, too: one may be incomplete
             if folder.name not in clusters:
                 shutil.rmtree(folder)
-        for id, major in clusters.items():
-            if (self._folder / id).exists():
-                self._start(id)
-            elif id in ready:
-                self.plant(id, major)
+        try:
+            for id, major in clusters.items():
+                if (self._folder / id).exists():
+                    self._start(id)
+                elif id in ready:
+                    self.plant(id, major)
+        except ReconcilerError:
+            self.close()
+            raise
 
     def create(self, id: str, major: str) -> None:
         """Start an empty server of this major version, or of the newest one installed."""
@@ -151,7 +156,7 @@ class Servers:
             _report(id, failure)
             return None
         now = time.time()
-        os.utime(backup, (now, now))  # when it ended
+        os.utime(backup / _MANIFEST, (now, now))  # when it ended
         return sum(file.stat().st_size for file in backup.rglob("*") if file.is_file())
 
     def restore_backup(self, source: str, id: str, label: str) -> None:
@@ -166,7 +171,11 @@ class Servers:
         """
         with self._or_none(id):
             moment = self._real(at)
-            ends = {backup.stat().st_mtime: backup for backup in self._backups(source).iterdir()}
+            ends = {
+                file.stat().st_mtime: file.parent for file in self._backups(source).glob(f"*/{_MANIFEST}")
+            }
+            if not ends:
+                raise ReconcilerError(f"cluster {source} has no base backup")
             before = [end for end in ends if end <= moment]
             target = "recovery_target=immediate"
             if before:
@@ -189,6 +198,8 @@ class Servers:
     def close(self) -> None:
         """Stop all servers."""
         assert self._watchdog.stdin is not None
+        for running in self._running.values():
+            running.process.poll()  # one that crashed counts as running until then
         self._watchdog.stdin.close()
         self._watchdog.wait()
         for running in self._running.values():
@@ -284,7 +295,7 @@ class Servers:
         """Report a failure and leave nothing of the server: the cluster ends as `failed`."""
         try:
             yield
-        except (OSError, ValueError, ReconcilerError) as failure:
+        except (OSError, ReconcilerError) as failure:
             self.remove(id)
             _report(id, failure)
 
@@ -314,9 +325,10 @@ def _binaries(major: str = "") -> Path:
     return Path(found).resolve().parent
 
 
-def _account() -> pwd.struct_passwd:
+def _account() -> pwd.struct_passwd | None:
+    """The account for PostgreSQL, which refuses to run as root; None for our own."""
     try:
-        return pwd.getpwnam(_ACCOUNT)
+        return pwd.getpwnam(_ACCOUNT) if os.geteuid() == 0 else None
     except KeyError:
         raise ReconcilerError(
             f"there is no user `{_ACCOUNT}`, as whom root runs PostgreSQL",
@@ -324,9 +336,8 @@ def _account() -> pwd.struct_passwd:
         ) from None
 
 
-def _folder(db: Path | None) -> Path:
+def _folder(db: Path | None, owner: int) -> Path:
     """The folder for everything; for the same `db` the same one. Closed to other users."""
-    owner = _account().pw_uid if os.geteuid() == 0 else os.geteuid()
     if db is None:
         folder = Path(tempfile.mkdtemp(prefix="reconcile-postgres-"))
     else:
@@ -340,13 +351,11 @@ def _folder(db: Path | None) -> Path:
 
 
 def _is_free(port: int) -> bool:
-    with closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is only ending does not count
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_ready(file: Path, pid: int) -> bool:

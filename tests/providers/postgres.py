@@ -58,11 +58,7 @@ def postgres() -> Iterator[Postgres]:
 @contextmanager
 def running_postgres(settings: Sequence[str] = _SETTINGS) -> Iterator[Postgres]:
     """A server for the block. Skips where PostgreSQL is not installed, but fails there in CI."""
-    binaries = _binaries()
-    if binaries is None:
-        if os.environ.get("CI"):
-            pytest.fail("PostgreSQL is not installed; the package is called postgresql")
-        pytest.skip("PostgreSQL is not installed")
+    binaries = installed_postgres()
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))  # pytest's own folders are closed to other users
     try:
         user = owner_of_servers(folder)
@@ -97,6 +93,16 @@ def running_standby(server: Postgres) -> Iterator[Postgres]:
             yield Postgres(server.at(port))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def installed_postgres() -> Path:
+    """The folder of `initdb` and `postgres`. Skips where there is none, but fails there in CI."""
+    binaries = _binaries()
+    if binaries is None:
+        if os.environ.get("CI"):
+            pytest.fail("PostgreSQL is not installed; the package is called postgresql")
+        pytest.skip("PostgreSQL is not installed")
+    return binaries
 
 
 def owner_of_servers(folder: Path) -> str | None:

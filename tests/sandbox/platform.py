@@ -4,7 +4,7 @@ import json
 import random
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
@@ -81,7 +81,7 @@ class Platform:
         (thing,) = self.world()[part]
         return thing
 
-    def __enter__(self) -> "Platform":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

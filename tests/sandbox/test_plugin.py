@@ -102,5 +102,6 @@ def test_a_misspelt_mark_is_told_with_what_there_is(tmp_path: Path, mark: str, s
 def test_the_list_of_marks_names_every_argument(tmp_path: Path) -> None:
     ran = pytest_alone("--markers", folder=tmp_path)
     assert (
-        "reconcile_sandbox(clock, profile, strict, seed, switch, script, apps, machines, postgres, token)" in ran.stdout
+        "reconcile_sandbox(clock, profile, strict, seed, switch, script, apps, machines, postgres, token)"
+        in ran.stdout
     )
