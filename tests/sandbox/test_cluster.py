@@ -216,3 +216,16 @@ def test_what_the_document_leaves_open_can_be_switched(platform: Platform) -> No
     for status in (200, 202):
         platform.switch(restore_target="optional", restore_status=status)
         assert platform.call("POST", path, {}).status == status
+
+
+def test_a_backup_is_made_on_demand_once_in_a_second(platform: Platform) -> None:
+    id = platform.cluster()["id"]
+    path = f"/_sandbox/world/clusters/{id}/backups"
+    assert platform.call("POST", path).status == 412  # it is not ready
+    platform.advance(PROVISIONING_S)
+    assert platform.call("POST", path).status == 412  # there is that of its provisioning
+    platform.advance(1)
+    made = platform.ok("POST", path)
+    first, second = platform.ok("GET", f"/v1/postgres/{id}/backups")["data"]
+    assert (second, second["status"], second["id"]) == (made, "completed", "20260301-120231F")
+    assert first["id"] == "20260301-120230F"
