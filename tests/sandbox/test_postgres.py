@@ -19,6 +19,7 @@ import pytest
 from reconciler.cli.main import run
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import postgres
+from reconciler.sandbox.plugin import RunningSandbox
 from tests.providers.postgres import installed_postgres
 from tests.sandbox.platform import Platform
 from tests.sandbox.test_command import started
@@ -85,8 +86,12 @@ def is_answered(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def platform() -> Iterator[Real]:
+def installed() -> None:
     installed_postgres()
+
+
+@pytest.fixture(scope="module")
+def platform(installed: None) -> Iterator[Real]:
     with Real() as platform:
         yield platform
 
@@ -181,8 +186,8 @@ def test_what_a_crashed_server_was_to_do_has_failed(platform: Real, caplog: pyte
     assert f"cluster {copy}: psql failed" in caplog.text
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_seed_has_empty_servers_and_its_backups_hold_nothing() -> None:
-    installed_postgres()
     seed = {
         "clusters": [{"id": "orders", "backups": [{"id": "../old"}]}, {"id": "gone", "status": "deleted"}]
     }
@@ -198,8 +203,8 @@ def test_a_seed_has_empty_servers_and_its_backups_hold_nothing() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.usefixtures("installed")
 def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(tmp_path: Path) -> None:
-    installed_postgres()
     db = tmp_path / "world.db"
     with Real(db) as platform:
         id, lost = platform.ready(), platform.ready()
@@ -220,8 +225,8 @@ def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(tmp_path:
         Real(db)
 
 
+@pytest.mark.usefixtures("installed")
 def test_no_server_outlives_a_killed_sandbox(tmp_path: Path) -> None:
-    installed_postgres()
     db = str(tmp_path / "world.db")
     with started("--postgres", "real", "--db", db) as client:
         body = {"org_slug": "personal", "plan": "basic", "region": "ams"}
@@ -233,6 +238,17 @@ def test_no_server_outlives_a_killed_sandbox(tmp_path: Path) -> None:
     with (Path(folder).parents[1] / ".lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # its watchdog is done
     assert not is_answered(port)
+
+
+@pytest.mark.reconcile_sandbox(postgres="real")
+def test_the_fixture_has_real_clusters(installed: None, reconcile_sandbox: RunningSandbox) -> None:
+    body = {"org_slug": "personal", "plan": "basic", "region": "ams"}
+    id = reconcile_sandbox.ok("POST", "/v1/postgres", body)["data"]["id"]
+    reconcile_sandbox.advance(PROVISIONING_S)
+    reconcile_sandbox.advance(1)
+    assert reconcile_sandbox.back_up_cluster(id)["status"] == "completed"
+    cluster = reconcile_sandbox.ok("GET", f"/v1/postgres/{id}")["data"]
+    assert sql(cluster["endpoints"]["primary"]["direct"]["port"], "SELECT 1") == [(1,)]
 
 
 @pytest.fixture
@@ -250,9 +266,16 @@ def test_without_postgresql_it_says_what_to_install(
     assert "error: install postgresql" in capsys.readouterr().err
 
 
-def test_binaries_on_the_path_are_found(no_postgres: None, tmp_path: Path) -> None:
+def test_binaries_are_those_of_the_version_or_the_newest_or_on_the_path(
+    no_postgres: None, tmp_path: Path
+) -> None:
     (tmp_path / "initdb").touch(mode=0o755)
     assert postgres._binaries("16") == tmp_path.resolve()
+    for version in ("9.6", "16", "17"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+        (tmp_path / version / "bin" / "initdb").touch()
+    found = [postgres._binaries(version).parts[-2] for version in ("16", "18", "")]
+    assert found == ["16", "17", "17"]
 
 
 def test_root_needs_the_account_of_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
