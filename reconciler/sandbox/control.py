@@ -18,7 +18,6 @@ from reconciler.sandbox.page import Controlled, show
 from reconciler.sandbox.part import Count, Item, Positive, Routes, Seed, Text
 from reconciler.sandbox.parts import app, cluster, delivery, machine, machine_power, provider, volume
 from reconciler.sandbox.world import Machine, T
-from reconciler.services.machines.wire import cluster as cluster_wires
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -215,13 +214,7 @@ def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     return reply(cluster.wire(sandbox.world, thing))
 
 
-@route(
-    "POST",
-    PREFIX + "world/clusters/{id}/backups",
-    "Back up a cluster",
-    cluster_wires.ClusterBackup,
-    errors=(404, 412),
-)
+@route("POST", PREFIX + "world/clusters/{id}/backups")
 def post_backup(sandbox: Controlled, request: Request, id: str) -> Response:
     """The full backup that the platform makes now. Its id is the second, so each has one at most."""
     thing = _required(sandbox, cluster.Cluster, id)

@@ -37,12 +37,12 @@ _DEBIAN = Path("/usr/lib/postgresql")
 _PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections
 _NAP_S = 0.02
 _MANIFEST = "backup_manifest"  # pg_basebackup writes it at the end
-_INITIAL = "initial"  # label of the base backup of a cluster that was not created through the API
 _ACCESS = f"""\
 local all all trust
 local replication all trust
 host all all {HOST}/32 scram-sha-256
 """  # the folder with the sockets is closed to other users
+_INITDB = ("-E", "UTF8", "--locale=C", "--wal-segsize=1", "--no-sync", "-A", "trust")
 _SETTINGS = (
     "fsync=off",
     "shared_buffers=16MB",
@@ -60,7 +60,6 @@ done
 wait
 [ "$1" = kept ] || rm -rf "$PWD"
 """
-_COPY = 'mkdir -p "$2/backups" && cp -R "$1" "$2/data"'
 
 
 class _Moment(NamedTuple):
@@ -86,11 +85,8 @@ class Servers:
     def __init__(self, db: Path | None, password: str, clock: WorldClock) -> None:
         binaries = _binaries()
         self._password = password
-        account = _account()
-        self._as_account: dict[str, Any] = (
-            {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()} if account else {}
-        )
-        self._folder = _folder(db, account.pw_uid if account else os.geteuid())
+        self._as_account = _account()
+        self._folder = _folder(db, self._as_account.get("user", os.geteuid()))
         self._running: dict[str, _Running] = {}
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the watchdog of a killed sandbox is done
@@ -137,14 +133,15 @@ class Servers:
         with self._or_none(id):
             template = self._folder / f".template-{major}"
             if not template.exists():
-                self._initialize(template, _binaries(major))
-            self._shell(_COPY, template, self._folder / id)
+                self._run(_binaries(major) / "initdb", "-D", template, "-U", _ACCOUNT, *_INITDB)
+                (template / "pg_hba.conf").write_text(_ACCESS)
+            self._copy(template, id)
             self._start(id)
 
     def plant(self, id: str, major: str) -> None:
         """Start an empty server for a cluster that was not created by a request: it needs a backup, too."""
         self.create(id, major)
-        self.back_up(id, _INITIAL)
+        self.back_up(id, "initial")
 
     def back_up(self, id: str, label: str) -> int | None:
         """Make a base backup: its size in bytes, None when it failed."""
@@ -153,7 +150,7 @@ class Servers:
         try:
             self._client(id, "pg_basebackup", *options)
         except ReconcilerError as failure:
-            _report(id, failure)
+            _log.warning("cluster %s: %s", id, failure)
             return None
         now = time.time()
         os.utime(backup / _MANIFEST, (now, now))  # when it ended
@@ -171,9 +168,8 @@ class Servers:
         """
         with self._or_none(id):
             moment = self._real(at)
-            ends = {
-                file.stat().st_mtime: file.parent for file in self._backups(source).glob(f"*/{_MANIFEST}")
-            }
+            manifests = self._backups(source).glob(f"*/{_MANIFEST}")
+            ends = {file.stat().st_mtime: file.parent for file in manifests}
             if not ends:
                 raise ReconcilerError(f"cluster {source} has no base backup")
             before = [end for end in ends if end <= moment]
@@ -207,7 +203,8 @@ class Servers:
 
     def _recover(self, source: str, id: str, base: Path, target: str) -> None:
         """Start a server from a base backup of `source` and its WAL up to `target`."""
-        self._shell(f'{_COPY} && touch "$2/data/recovery.signal"', base, self._folder / id)
+        self._copy(base, id)
+        (self._folder / id / "data" / "recovery.signal").touch()
         self._start(id, *_RECOVERY, target, f"restore_command=cp ../../{source}/data/pg_wal/%f %p")
 
     def _real(self, at: float) -> float:
@@ -245,11 +242,6 @@ class Servers:
         password = self._password.replace("'", "''")
         self._sql(id, f"ALTER ROLE {_ACCOUNT} PASSWORD '{password}';")
 
-    def _initialize(self, template: Path, binaries: Path) -> None:
-        options = ("--auth-local=trust", "--auth-host=reject", "-E", "UTF8", "--locale=C", "--no-sync")
-        self._run(binaries / "initdb", "-D", template, "-U", _ACCOUNT, "--wal-segsize=1", *options)
-        (template / "pg_hba.conf").write_text(_ACCESS)
-
     def _free_port(self, file: Path) -> int:
         """The port in `file` if it is free, else another one, which is written there."""
         candidates = [int(file.read_text())] if file.exists() else []
@@ -273,8 +265,10 @@ class Servers:
             _binaries() / program, "-h", self._folder, "-p", port, "-U", _ACCOUNT, *options, input=input
         )
 
-    def _shell(self, script: str, *arguments: Path) -> None:
-        self._run("/bin/sh", "-c", script, "sh", *arguments)
+    def _copy(self, data: Path, id: str) -> None:
+        self._run(
+            "/bin/sh", "-c", 'mkdir -p "$2/backups" && cp -R "$1" "$2/data"', "sh", data, self._folder / id
+        )
 
     def _run(self, *command: str | Path, input: str = "") -> None:
         """Run a program to its end. Raises ReconcilerError with what it said last."""
@@ -297,11 +291,7 @@ class Servers:
             yield
         except (OSError, ReconcilerError) as failure:
             self.remove(id)
-            _report(id, failure)
-
-
-def _report(id: str, failure: Exception) -> None:
-    _log.warning("cluster %s: %s", id, failure)  # on stderr, unless a program says otherwise
+            _log.warning("cluster %s: %s", id, failure)
 
 
 def _name(label: str) -> str:
@@ -325,10 +315,11 @@ def _binaries(major: str = "") -> Path:
     return Path(found).resolve().parent
 
 
-def _account() -> pwd.struct_passwd | None:
-    """The account for PostgreSQL, which refuses to run as root; None for our own."""
+def _account() -> dict[str, Any]:
+    """Whom `subprocess` is to run PostgreSQL as, which refuses to run as root; nothing for ourselves."""
     try:
-        return pwd.getpwnam(_ACCOUNT) if os.geteuid() == 0 else None
+        account = pwd.getpwnam(_ACCOUNT) if os.geteuid() == 0 else None
+        return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()} if account else {}
     except KeyError:
         raise ReconcilerError(
             f"there is no user `{_ACCOUNT}`, as whom root runs PostgreSQL",
@@ -337,15 +328,23 @@ def _account() -> pwd.struct_passwd | None:
 
 
 def _folder(db: Path | None, owner: int) -> Path:
-    """The folder for everything; for the same `db` the same one. Closed to other users."""
+    """The folder for everything; for the same `db` the same one. Closed to other users.
+
+    Folders of worlds whose files are gone are removed.
+    """
+    us, place = os.geteuid(), Path(tempfile.gettempdir())
+    for note in place.glob(f"reconcile-postgres-{us}-*/.db"):
+        if note.lstat().st_uid == us and not Path(note.read_text()).exists():
+            shutil.rmtree(note.parent, ignore_errors=True)
     if db is None:
         folder = Path(tempfile.mkdtemp(prefix="reconcile-postgres-"))
     else:
         key = sha256(str(db.resolve()).encode()).hexdigest()[:16]
-        folder = Path(tempfile.gettempdir()) / f"reconcile-postgres-{os.geteuid()}-{key}"
+        folder = place / f"reconcile-postgres-{us}-{key}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.is_symlink() or folder.stat().st_uid not in (owner, os.geteuid()):
+        if folder.is_symlink() or folder.stat().st_uid not in (owner, us):
             raise ReconcilerError(f"{folder} belongs to somebody else", help="remove it, or set TMPDIR")
+        (folder / ".db").write_text(str(db.resolve()))
     os.chown(folder, owner, -1)
     return folder
 

@@ -203,9 +203,15 @@ def test_a_seed_has_empty_servers_and_its_backups_hold_nothing() -> None:
     assert not folder.exists()
 
 
-@pytest.mark.usefixtures("installed")
-def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(tmp_path: Path) -> None:
+@pytest.fixture
+def db(installed: None, tmp_path: Path) -> Iterator[Path]:
     db = tmp_path / "world.db"
+    yield db
+    db.unlink()
+    Real().sandbox.close()  # removes the folder of the other
+
+
+def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(db: Path) -> None:
     with Real(db) as platform:
         id, lost = platform.ready(), platform.ready()
         platform.sql(id, "CREATE TABLE orders (n int); INSERT INTO orders VALUES (1)")
@@ -225,10 +231,8 @@ def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(tmp_path:
         Real(db)
 
 
-@pytest.mark.usefixtures("installed")
-def test_no_server_outlives_a_killed_sandbox(tmp_path: Path) -> None:
-    db = str(tmp_path / "world.db")
-    with started("--postgres", "real", "--db", db) as client:
+def test_no_server_outlives_a_killed_sandbox(db: Path) -> None:
+    with started("--postgres", "real", "--db", str(db)) as client:
         body = {"org_slug": "personal", "plan": "basic", "region": "ams"}
         id = client.post("/v1/postgres", json=body).json()["data"]["id"]
         client.post("/_sandbox/clock", json={"advance_s": PROVISIONING_S})
@@ -290,12 +294,28 @@ def test_root_needs_the_account_of_postgresql(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_folder_that_somebody_else_made_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder = postgres._folder(tmp_path / "world.db", os.geteuid())
-    assert postgres._folder(tmp_path / "world.db", os.geteuid()) == folder
+    db = tmp_path / "world.db"
+    folder = postgres._folder(db, os.geteuid())
     folder.rename(tmp_path / "other")
     folder.symlink_to(tmp_path / "other")
+    (folder / ".db").unlink()
     with pytest.raises(ReconcilerError, match="belongs to somebody else"):
-        postgres._folder(tmp_path / "world.db", os.geteuid())
+        postgres._folder(db, os.geteuid())
+
+
+def test_the_folder_of_a_world_is_kept_as_long_as_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    db = tmp_path / "world.db"
+    db.touch()
+    folder = postgres._folder(db, os.geteuid())
+    others = [postgres._folder(other, os.geteuid()) for other in (tmp_path / "other.db", None)]
+    assert postgres._folder(db, os.geteuid()) == folder
+    assert [other.exists() for other in others] == [False, True]
+    db.unlink()
+    postgres._folder(None, os.geteuid())
+    assert not folder.exists()
 
 
 def test_an_unknown_kind_is_refused() -> None:
