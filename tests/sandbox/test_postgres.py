@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
@@ -188,19 +189,28 @@ def test_what_a_crashed_server_was_to_do_has_failed(platform: Real, caplog: pyte
 
 @pytest.mark.usefixtures("installed")
 def test_a_seed_has_empty_servers_and_its_backups_hold_nothing() -> None:
-    seed = {
-        "clusters": [{"id": "orders", "backups": [{"id": "../old"}]}, {"id": "gone", "status": "deleted"}]
-    }
-    with Real(seed=seed) as platform:
-        before = platform.now()
-        copies = [
-            platform.restored("orders", pitr_time=before),
-            platform.restored("orders", backup_id="../old"),
+    orders = {"id": "orders", "created_at": "2026-03-01T11:00:00Z", "backups": [{"id": "../old"}]}
+    with Real(seed={"clusters": [orders, {"id": "gone", "status": "deleted"}]}) as platform:
+        targets = [
+            {"pitr_time": platform.now()},
+            {"pitr_time": "2026-03-01T11:30:00Z"},
+            {"backup_id": "../old"},
         ]
-        assert [platform.get(copy)["status"] for copy in copies] == ["ready", "failed"]
+        copies = [platform.restored("orders", **target) for target in targets]
+        assert [platform.get(copy)["status"] for copy in copies] == ["ready", "ready", "failed"]
         assert platform.sql("orders", "SELECT 1") == [(1,)]
         folder = platform.folder("orders").parent
     assert not folder.exists()
+
+
+def test_a_cluster_whose_backups_are_lost_cannot_be_restored(
+    platform: Real, caplog: pytest.LogCaptureFixture
+) -> None:
+    id = platform.ready()
+    shutil.rmtree(platform.folder(id) / "backups")
+    copy = platform.restored(id, pitr_time=platform.now())
+    assert platform.get(copy)["status"] == "failed"
+    assert f"cluster {copy}: cluster {id} has no base backup" in caplog.text
 
 
 @pytest.fixture
@@ -229,6 +239,18 @@ def test_data_are_kept_with_the_world_and_servers_end_with_the_sandbox(db: Path)
         (folder / "data" / "PG_VERSION").write_text("1")
     with pytest.raises(ReconcilerError, match=f"server of cluster {id} did not start: .*version"):
         Real(db)
+
+
+def test_a_cluster_whose_data_were_lost_while_it_was_created_has_failed(db: Path) -> None:
+    with Real(db) as platform:
+        folder = platform.folder(platform.ready()).parent
+        id = platform.cluster()["id"]
+    shutil.rmtree(folder / id)
+    with Real(db) as platform:
+        platform.advance(PROVISIONING_S)
+        assert platform.get(id)["status"] == "failed"
+        platform.ok("PATCH", f"/_sandbox/world/clusters/{id}", {"status": "ready"})
+        assert platform.back_up(id)["status"] == "failed"
 
 
 def test_no_server_outlives_a_killed_sandbox(db: Path) -> None:
