@@ -4,7 +4,6 @@ One controller with nothing to do, and workers that share the scopes of a state 
 table; see README.md.
 """
 
-import argparse
 import json
 import os
 import re
@@ -16,11 +15,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from bench.byte_code import compile_all
-from bench.places import Place, places
+from bench.places import Place, main
 from bench.processes import CouldNotRun, Process, start
 from bench.stage import RECONCILE, Project, Stage
-from bench.table import Row, render
+from bench.table import Row
 from bench.worlds.manifests import write_manifests
 from bench.worlds.world import World
 
@@ -148,28 +146,10 @@ def _oldest_s(workers: Sequence[Controller], for_s: float) -> float:
     return most_s
 
 
-def main() -> int:
-    """0 whatever the figures say: a benchmark is no test. 1 when something could not be run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.controllers", description="Measure controllers.")
-    parser.add_argument("--quick", action="store_true", help="100 scopes, and fewer rounds")
-    quick = parser.parse_args().quick
+def rows(stage: Stage, kept: Sequence[Place], quick: bool) -> list[Row]:
     scopes, rounds = (100, 2) if quick else (SCOPES, 6)
-    print(compile_all())
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder,
-            places() as kept,
-            ExitStack() as stack,
-        ):
-            stage = Stage(Path(folder), stack)
-            rows = idle(stage, scopes, rounds)
-            rows += sharing(stage, kept[1], scopes, rounds)
-    except CouldNotRun as problem:
-        print(f"could not run: {problem}", file=sys.stderr)
-        return 1
-    print(render(rows))
-    return 0
+    return [*idle(stage, scopes, rounds), *sharing(stage, kept[1], scopes, rounds)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.controllers", "Measure controllers.", rows))

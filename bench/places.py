@@ -1,14 +1,18 @@
 """Where the states are kept that are measured: a file, PostgreSQL, and an object store some way off."""
 
+import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.byte_code import compile_all
 from bench.objects import BUCKET
-from bench.processes import serving
+from bench.processes import CouldNotRun, serving
 from bench.stage import REPOSITORY, Project, Stage
+from bench.table import Row, render
 from reconciler.core.state_url import DEFAULT_URL
 from tests.providers.postgres import running_postgres
 
@@ -62,3 +66,26 @@ def places() -> Iterator[list[Place]]:
             ),
             Place("objects, 30 ms", f"s3://{BUCKET}/{{}}", variables, most_apply=3.0, most_plan=1.5),
         ]
+
+
+def main(name: str, what: str, rows: Callable[[Stage, Sequence[Place], bool], list[Row]]) -> int:
+    """Print the table of `rows` (of a stage, the places, and whether few and small ones are wanted).
+
+    0 whatever the figures say: a benchmark is no test. 1 when something could not be run.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=what)
+    parser.add_argument("--quick", action="store_true", help="small sizes, and fewer runs")
+    quick = parser.parse_args().quick
+    print(compile_all())
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder,
+            places() as kept,
+            ExitStack() as stack,
+        ):
+            table = render(rows(Stage(Path(folder), stack), kept, quick))
+    except CouldNotRun as problem:
+        print(f"could not run: {problem}", file=sys.stderr)
+        return 1
+    print(table)
+    return 0

@@ -4,22 +4,16 @@ Each figure is that of a store against that of the file on the same machine, in 
 state against that of a small one. Prints one table; see README.md.
 """
 
-import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 
 import anyio
 
-from bench.byte_code import compile_all
 from bench.figures import Figure, Group, measure
 from bench.journals import Journal
-from bench.places import Place, places
-from bench.processes import CouldNotRun
+from bench.places import Place, main
 from bench.stage import Stage
-from bench.table import Row, render
+from bench.table import Row
 from bench.team import sharing
 from bench.worlds.manifests import write_manifests
 from bench.worlds.records import write_records
@@ -110,32 +104,18 @@ def planning(stage: Stage, places: Sequence[Place], size: int, runs: int) -> lis
     ]
 
 
-def main() -> int:
-    """0 whatever the figures say: a benchmark is no test. 1 when something could not be run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.states", description="Measure states.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, each once")
-    quick = parser.parse_args().quick
+def rows(stage: Stage, kept: Sequence[Place], quick: bool) -> list[Row]:
     few, many, planned, entries, shared, runs = 1_000, 4_000, 10_000, 100_000, 60, 5
     if quick:
         few, many, planned, entries, shared, runs = 100, 400, 1_000, 10_000, 20, 1
-    print(compile_all())
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder,
-            places() as kept,
-            ExitStack() as stack,
-        ):
-            stage = Stage(Path(folder), stack)
-            rows = [row for group in growing(kept, 1_000, entries, runs) for row in measure(group, stage)]
-            rows += planning(stage, kept, planned, runs)
-            rows += creating(stage, kept, few, many, 1 if quick else 3)
-            rows += sharing(stage, kept[1:], shared)
-    except CouldNotRun as problem:
-        print(f"could not run: {problem}", file=sys.stderr)
-        return 1
-    print(render(rows))
-    return 0
+    grown = [row for group in growing(kept, 1_000, entries, runs) for row in measure(group, stage)]
+    return [
+        *grown,
+        *planning(stage, kept, planned, runs),
+        *creating(stage, kept, few, many, 1 if quick else 3),
+        *sharing(stage, kept[1:], shared),
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.states", "Measure states.", rows))

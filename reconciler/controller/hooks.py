@@ -55,25 +55,21 @@ def routes(controllers: Sequence[Controller]) -> Sequence[Route]:
                 body = await request.body()
         except (TimeoutError, ClientDisconnect):
             return Response(status_code=400)
-        answers = [await _status(take, controller, request, body) for controller in controllers]
+        answers = {401}
+        for controller in controllers:
+            try:
+                if (loaded := controller.loaded) is not None:
+                    answers.add(await take(controller, loaded, request, body))
+            except signing.NotAuthentic as refused:
+                _log.warning("hook.refused", why=refused.why)
+            except ReconcilerError as failure:
+                _log.warning("hook.lost", reason=failure.message)
+                answers.add(503)  # the sender repeats it
         return Response(status_code=503 if 503 in answers else min(answers))
 
     route = partial(Route, methods=["POST"], max_body_size=signing.MAX_SIGNED)
     git, webhook = partial(answer, _take_git), partial(answer, _take_webhook)
     return [route(HOOKS + "git/{host}", git), route(HOOKS + "providers/{name}", webhook)]
-
-
-async def _status(take: Take, controller: Controller, request: Request, body: bytes) -> int:
-    if controller.loaded is None:
-        return 401
-    try:
-        return await take(controller, controller.loaded, request, body)
-    except signing.NotAuthentic as refused:
-        _log.warning("hook.refused", why=refused.why)
-        return 401
-    except ReconcilerError as failure:
-        _log.warning("hook.lost", reason=failure.message)
-        return 503  # the sender repeats it
 
 
 async def _take_git(controller: Controller, loaded: Loaded, request: Request, body: bytes) -> int:

@@ -310,6 +310,7 @@ class Controller:
             return
         if tasks is None or loaded.section.mode == "observe":
             return
+        self._proposals.keep_only(names)
         for scope, found in seen.items():
             if not found.success:
                 continue

@@ -5,7 +5,7 @@ Both are notes of the state (`execution.decisions`), so that they are seen from 
 
 from collections.abc import Collection, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 
 from reconciler.controller.status import ScopeStatus
 from reconciler.execution.decisions import Actor, Content, recall, remember
@@ -45,8 +45,8 @@ def read(state: State) -> Kept:
     statuses = {}
     for scope, data in recall(state, _STATUSES).items():
         try:
-            statuses[scope] = ScopeStatus.from_json(data)
-        except (KeyError, TypeError, ValueError):
+            statuses[scope] = convert(data, ScopeStatus)
+        except ValidationError:
             continue
     orders = {
         scope: Order(data.get("suspended", ""), data.get("now", ""))

@@ -129,6 +129,11 @@ class Proposals:
         self._known = {proposal: approvals_of(proposal) for proposal in before if proposal.exists()}
         return {_scope_of(each) for each, known in self._known.items() if before[each] != known}
 
+    def keep_only(self, scopes: Collection[str]) -> None:
+        """Remove the proposals of all other scopes: those are gone."""
+        for scope in {_scope_of(file) for file in self.folder.glob(f"*{_SUFFIX}")}.difference(scopes):
+            self.drop(scope)
+
     def drop(self, scope: str, but: str = "\0") -> None:
         """Remove the proposals of `scope`, with what was signed for them, but the file `but`."""
         of_scope = re.compile(rf"{re.escape(_file_name(scope))}\.[0-9a-f]{{12}}{re.escape(_SUFFIX)}(\..*)?")

@@ -63,18 +63,6 @@ class ScopeStatus(Struct, frozen=True):
             "reason": self.reason,
         }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "ScopeStatus":
-        """Raises KeyError, TypeError or ValueError for what `to_json` never writes."""
-        success = data["last_success"]
-        return cls(
-            str(data["scope"]),
-            Status(data["status"]),
-            datetime.fromisoformat(data["since"]),
-            datetime.fromisoformat(success) if success is not None else None,
-            str(data["reason"]),
-        )
-
     def after(self, seen: "Seen", now: datetime) -> "ScopeStatus":
         """The status once a look has `seen` the scope. No time is after `now`: clocks are set back, too."""
         return replace(
@@ -148,14 +136,8 @@ class Look(Struct, frozen=True):
 
     def seen(self, looked_at: Collection[str]) -> Mapping[str, Seen]:
         """What it says of each of the scopes `looked_at`."""
-        problems = {scope: _Problems() for scope in looked_at}
-        by_text = {str(address): scope for address, scope in self.scopes.items()}
-        for problem in self.drift.plan.diagnostics:
-            for scope in self._about(problem, by_text, looked_at):
-                problems[scope].drift.append(problem)
-        for problem in self.plan.diagnostics:
-            for scope in self._about(problem, by_text, looked_at):
-                problems[scope].plan.append(problem)
+        of_drift = self._problems(self.drift.plan, looked_at)
+        of_plan = self._problems(self.plan, looked_at)
         acts = {parse_intent(opened).scope for opened in self.state.open_intents}
         acts |= {binding.scope for binding in recorded_bindings(self.plan, self.resources)}  # without a call
         drifted = self._by_scope((change.address, change) for change in self.drift.plan.changes)
@@ -169,11 +151,18 @@ class Look(Struct, frozen=True):
         )
         return {
             scope: replace(
-                problems[scope].seen(self.held.get(scope), drifted, changed, owed, scope),
+                _seen(
+                    of_drift[scope],
+                    of_plan[scope],
+                    self.held.get(scope),
+                    drifted.get(scope, ()),
+                    changed.get(scope, ()),
+                    owed.get(scope, ()),
+                ),
                 acts=scope in changed or scope in stepped or scope in acts,
                 owed=len(owed.get(scope, ())),
                 owed_since=min(self._owed_since(owed.get(scope, ())), default=None),
-                questions=problems[scope].questions,
+                questions=_questions(of_drift[scope] + of_plan[scope]),
                 due=dict(due.get(scope, ())),
             )
             for scope in looked_at
@@ -185,14 +174,16 @@ class Look(Struct, frozen=True):
             if each.address in records:
                 yield from (duty.since for duty in records[each.address].obligations)
 
-    def _about(
-        self, problem: Diagnostic, by_text: Mapping[str, str], looked_at: Collection[str]
-    ) -> Collection[str]:
-        """The scopes that a problem affects; all of them where it names no address that is known."""
-        named = {by_text[address] for address in problem.addresses if address in by_text}
-        if problem.code == IN_FLIGHT and not named:
-            return ()  # the scope that it is about has a holder, which tells as much
-        return (named or {*looked_at}).intersection(looked_at)
+    def _problems(self, plan: Plan, looked_at: Collection[str]) -> Mapping[str, list[Diagnostic]]:
+        """By scope, the problems that affect it: where one names no address that is known, it affects all."""
+        by_text = {str(address): scope for address, scope in self.scopes.items()}
+        found: dict[str, list[Diagnostic]] = {scope: [] for scope in looked_at}
+        for problem in plan.diagnostics:
+            named = {by_text[address] for address in problem.addresses if address in by_text}
+            if named or problem.code != IN_FLIGHT:  # else the scope has a holder, which tells as much
+                for scope in (named or {*looked_at}).intersection(looked_at):
+                    found[scope].append(problem)
+        return found
 
     def _by_scope(self, items: Iterable[tuple[Address, T]]) -> Mapping[str, list[T]]:
         found: dict[str, list[T]] = {}
@@ -206,50 +197,42 @@ _SEEN = FOUND_BY_DRIFT | _NEW
 _UNREAD = frozenset({"unreadable", "platform-down", "state-missing", "many-missing"})
 
 
-class _Problems:
-    """The problems of one scope."""
+def _questions(problems: Iterable[Diagnostic]) -> int:
+    """How many are open: one for each object, whether the drift, the plan or both name it."""
+    return len({problem.addresses for problem in problems if problem.code == UNKNOWN_OUTCOME})
 
-    def __init__(self) -> None:
-        self.drift: list[Diagnostic] = []
-        self.plan: list[Diagnostic] = []
 
-    @property
-    def questions(self) -> int:
-        """How many are open: one for each object, whether the drift, the plan or both name it."""
-        found = (problem for problem in (*self.drift, *self.plan) if problem.code == UNKNOWN_OUTCOME)
-        return len({problem.addresses for problem in found})
-
-    def seen(
-        self,
-        held: Locked | None,
-        drifted: Mapping[str, list[Change]],
-        changed: Mapping[str, list[Change]],
-        owed: Mapping[str, list[Owed]],
-        scope: str,
-    ) -> Seen:
-        """The first status that applies."""
-        both = [*self.drift, *self.plan]
-        if held is not None:
-            return Seen(Status.LOCKED, f"{held.holder} is at work{held.doubt}")
-        if (found := _first(both, {IN_FLIGHT})) is not None:
-            return Seen(Status.LOCKED, found.message)
-        if (found := _first(both, {UNKNOWN_OUTCOME})) is not None:
-            return Seen(Status.QUESTION, found.message)
-        unread = [problem for problem in self.drift if problem.code not in _SEEN]
-        unread += [problem for problem in self.plan if problem.code in _UNREAD or not problem.addresses]
-        if (found := next(_errors(unread), None)) is not None:
-            return Seen(Status.UNKNOWN, in_a_line(found))
-        if scope in drifted:
-            return Seen(Status.DRIFTED, _told(drifted[scope]))
-        if (found := _first(self.drift, {OWED_OVERDUE})) is not None:
-            return Seen(Status.OWED, found.message)
-        refused = next(_errors(problem for problem in both if problem.code not in _NEW), None)
-        if scope in changed or refused is not None:
-            told = in_a_line(refused) if refused is not None else _told(changed[scope])
-            return Seen(Status.CHANGES, told)
-        if scope in owed:
-            return Seen(Status.OWED, _named(str(each.address) for each in owed[scope]))
-        return Seen(Status.IN_SYNC)
+def _seen(
+    drift: list[Diagnostic],
+    plan: list[Diagnostic],
+    held: Locked | None,
+    drifted: Collection[Change],
+    changed: Collection[Change],
+    owed: Collection[Owed],
+) -> Seen:
+    """The first status that applies to a scope, of which all this is."""
+    both = drift + plan
+    if held is not None:
+        return Seen(Status.LOCKED, f"{held.holder} is at work{held.doubt}")
+    if (found := _first(both, {IN_FLIGHT})) is not None:
+        return Seen(Status.LOCKED, found.message)
+    if (found := _first(both, {UNKNOWN_OUTCOME})) is not None:
+        return Seen(Status.QUESTION, found.message)
+    unread = [problem for problem in drift if problem.code not in _SEEN]
+    unread += [problem for problem in plan if problem.code in _UNREAD or not problem.addresses]
+    if (found := next(_errors(unread), None)) is not None:
+        return Seen(Status.UNKNOWN, in_a_line(found))
+    if drifted:
+        return Seen(Status.DRIFTED, _told(drifted))
+    if (found := _first(drift, {OWED_OVERDUE})) is not None:
+        return Seen(Status.OWED, found.message)
+    refused = next(_errors(problem for problem in both if problem.code not in _NEW), None)
+    if changed or refused is not None:
+        told = in_a_line(refused) if refused is not None else _told(changed)
+        return Seen(Status.CHANGES, told)
+    if owed:
+        return Seen(Status.OWED, _named(str(each.address) for each in owed))
+    return Seen(Status.IN_SYNC)
 
 
 def in_a_line(problem: Diagnostic) -> str:

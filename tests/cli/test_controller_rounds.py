@@ -172,6 +172,22 @@ async def test_a_proposal_and_what_was_signed_outlive_a_look_that_could_not_tell
     assert rounds.proposals() == [proposal, f"{proposal}.ana.approval"]
 
 
+async def test_the_proposal_of_a_scope_that_is_gone_goes_with_it(
+    here: Project, sandbox: Sandbox, app: str
+) -> None:
+    mode(here, "propose")
+    here.run("state", "init")
+    other = sandbox.app(f"{app}.other")
+    here.write(volume(app) + volume(other))
+    rounds = Rounds()
+    await rounds.play()
+    (_, kept) = rounds.proposals()
+    here.write(volume(other))
+    await rounds.play()
+    await rounds.end()
+    assert rounds.proposals() == [kept]
+
+
 @pytest.mark.parametrize("what", ["question", "drifted"])
 async def test_what_a_person_has_to_see_is_told_once_and_stays(
     here: Project, sandbox: Sandbox, app: str, what: str
