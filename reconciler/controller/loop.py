@@ -28,7 +28,7 @@ from reconciler.controller.statuses import Statuses
 from reconciler.controller.telling import Tell
 from reconciler.controller.workers import OpenState
 from reconciler.core.clock import Clock
-from reconciler.core.diagnostics import has_errors, refuse_all
+from reconciler.core.diagnostics import APPROVAL_NEEDED, has_errors, refuse_all
 from reconciler.core.errors import Locked, ReconcilerError
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
@@ -39,7 +39,7 @@ from reconciler.execution.open_intents import parse_intent
 from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
-from reconciler.project.open import Options, open_project
+from reconciler.project.open import Options, Rates, open_project
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, settle_left
 from reconciler.project.scopes import recorded_bindings
@@ -107,6 +107,7 @@ class Controller:
         self._probing: anyio.CancelScope | None = None
         self._busy: dict[str, Callable[[], None]] = {}  # what stops the act in a scope, before its next call
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
+        self._rates: Rates = {}  # all looks and applies keep to the platform's limits together
 
     async def run(self, *, once: bool = False) -> None:
         """Until it is stopped; with `once`, until each scope was looked at and acted on once."""
@@ -298,7 +299,7 @@ class Controller:
     ) -> None:
         self._schedule.obey(self._kept.orders, looked_at)
         try:
-            options = Options(loaded.state_url, read_only=True, take_signals=False)
+            options = Options(loaded.state_url, read_only=True, take_signals=False, rates=self._rates)
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
                 seen = await _look(project, loaded.desired, looked_at, whole=whole)
@@ -330,7 +331,7 @@ class Controller:
                 try:
                     yield project
                 finally:
-                    self.statuses.waited_s += project.platform.rate.waited_s
+                    self.statuses.waited_s = sum(rate.waited_s for rate in self._rates.values())
 
     def _note(self, seen: Mapping[str, Seen]) -> None:
         self.statuses.note(seen)
@@ -344,7 +345,7 @@ class Controller:
             async with self._slots:
                 with acting:
                     loaded = await self._newest()
-                    options = Options(loaded.state_url, take_signals=False)
+                    options = Options(loaded.state_url, take_signals=False, rates=self._rates)
                     async with self._open(loaded, options) as project:
                         if (found := await self._sent_and_proposed(scope, loaded, project)) is not None:
                             self._note({scope: found})
@@ -394,7 +395,8 @@ class Controller:
             self._tell("plan.proposed", scope=scope, file=str(file))
             self.statuses.proposed(scope, file.name)
         signed = proposals.approvals(file)
-        why = "waits for approvals"
+        asked = (problem.message for problem in plan.diagnostics if problem.code == APPROVAL_NEEDED)
+        why = "; ".join(asked) or "waits for approvals"
         if signed:
             try:
                 saved = read_saved(file, loaded.config.env)

@@ -231,7 +231,8 @@ def _seen(
         told = in_a_line(refused) if refused is not None else _told(changed)
         return Seen(Status.CHANGES, told)
     if owed:
-        return Seen(Status.OWED, _named(str(each.address) for each in owed))
+        dates = ((each.address, f" by {in_words(each.forced)}" if each.forced else "") for each in owed)
+        return Seen(Status.OWED, _named(f"{address}{until}" for address, until in dates))
     return Seen(Status.IN_SYNC)
 
 

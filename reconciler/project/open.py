@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.approvals.in_force import authority_here, authority_of
 from reconciler.approvals.rules import NO_RULES
@@ -33,16 +33,19 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
 from reconciler.services.platform import platform_client
 from reconciler.services.provider import provider_client
-from reconciler.services.rate import Waiting, quiet
+from reconciler.services.rate import RateLimit, Waiting, quiet
 from reconciler.services.transport import HttpTransport, is_loopback
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
+
+Rates = dict[tuple[str, float | None], RateLimit]
 
 
 class Options(Struct, frozen=True):
     """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets.
 
     `reason`: why a person does what is done. `base`: the revision before the change, whose rules count.
+    `rates`: the platform's rate limits by address and number, which runs of one process may share.
     """
 
     state_url: str | None = None
@@ -51,6 +54,7 @@ class Options(Struct, frozen=True):
     take_signals: bool = True
     reason: str = ""
     base: str = ""
+    rates: Rates = field(default_factory=dict)
 
 
 @asynccontextmanager
@@ -126,18 +130,20 @@ async def open_platform(
         is_given = bool(config.variables.get(source.env))
         emulators = config.emulated or (source.emulator and is_loopback(base_url) and not is_given)
         connections = execution.concurrency + execution.read_concurrency
+        limit, clock = rate_limit_of(config, base_url), SystemClock()
+        rate = options.rates.setdefault((base_url, limit), RateLimit(limit, clock, waiting=waiting))
         async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
             yield (
                 platform_client(
                     transport,
                     base_url,
                     (lambda: SANDBOX_TOKEN) if emulators else partial(_token, source.env, config.variables),
-                    SystemClock(),
-                    rate_limit=rate_limit_of(config, base_url),
+                    clock,
+                    rate_limit=limit,
+                    rate=rate,
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
                     credential="the emulator" if emulators else f"the environment variable `{source.env}`",
-                    waiting=waiting,
                 ),
                 transport,
             )

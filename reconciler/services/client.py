@@ -40,7 +40,7 @@ from reconciler.services.answers import (
     request_id,
 )
 from reconciler.services.outcome import Outcome, Refusal, classify, recognise, unanswered
-from reconciler.services.rate import RateLimit, Waiting, quiet
+from reconciler.services.rate import RateLimit
 from reconciler.services.retry import Breaker, answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Auth, Service, without_credential
 from reconciler.services.transport import Answer, GetOnly, Transport, check_path, host_and_port
@@ -71,17 +71,17 @@ def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str
 class ClientOptions(TypedDict, total=False):
     """Options of any client.
 
-    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`: all but
-    GET raises Refused. `credential`: where people find the credential that `auth` uses. `jitter` gives
-    numbers from 0 to 1. `waiting`: see `RateLimit`.
+    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `rate`: the limit of
+    this many, where several clients share it. `read_only`: all but GET raises Refused. `credential`: where
+    people find the credential that `auth` uses. `jitter` gives numbers from 0 to 1.
     """
 
     rate_limit: float | None
+    rate: RateLimit
     user_agent: str
     read_only: bool
     credential: str
     jitter: Callable[[], float]
-    waiting: Waiting
 
 
 class Client:
@@ -96,11 +96,11 @@ class Client:
         clock: Clock,
         *,
         rate_limit: float | None = None,
+        rate: RateLimit | None = None,
         user_agent: str = "reconciler",
         read_only: bool = False,
         credential: str = "",
         jitter: Callable[[], float] = random.random,
-        waiting: Waiting = quiet,
     ) -> None:
         self.service = service
         self.credential = credential
@@ -110,7 +110,7 @@ class Client:
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
         self.rate_limit = rate_limit
-        self.rate = RateLimit(rate_limit, clock, waiting=waiting)
+        self.rate = rate or RateLimit(rate_limit, clock)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent

@@ -11,6 +11,7 @@ from reconciler.core.clock import Clock, sleep_telling
 
 DOCUMENTED_PER_SECOND = 1.0  # after an answer 429. Source: platform notes, "Errors, limits, headers"
 BURST = 3  # requests of one action at once
+_GONE_S = 300.0  # a request that was not answered by then was not even sent, as in an outage
 
 # Reports that requests of an action wait: the action, how many are left, of how many, and for how many
 # seconds.
@@ -109,7 +110,7 @@ class _Queue:
         self._held_s = -math.inf  # until then nothing may be sent
         self._waiting: deque[anyio.Event] = deque()
         self._taken = False
-        self._under_way = 0
+        self._under_way: deque[float] = deque()  # when each was sent
         self.joined = 0
 
     @property
@@ -123,14 +124,16 @@ class _Queue:
     def take(self, now_s: float) -> None:
         """Count a request that is sent now."""
         self._full_s = max(self._full_s, now_s) + self._interval_s
-        self._under_way += 1
+        self._under_way.append(now_s)
 
     def answered(self, now_s: float) -> None:
         """Count the answer of a request from now on."""
+        while self._under_way and self._under_way[0] < now_s - _GONE_S:
+            self._under_way.popleft()
         # Answers come in any order: an answer counts as that of the oldest request under way.
         if self._under_way:
-            self._full_s = max(self._full_s, now_s + self._under_way * self._interval_s)
-            self._under_way -= 1
+            self._full_s = max(self._full_s, now_s + len(self._under_way) * self._interval_s)
+            self._under_way.popleft()
 
     def hold(self, until_s: float) -> None:
         """Send nothing until `until_s`, then one request at a time at no more than the documented pace."""

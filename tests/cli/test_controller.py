@@ -384,7 +384,7 @@ def test_what_a_rule_asks_people_about_is_not_sent(project: Project, sandbox: Sa
         log.status(app, "in-sync")
         project.write(volume(app, spec=LARGER) + volume(app, "more") + volume(app, "third"))
         log.until("plan.proposed", scope=app)
-        log.status(app, "proposed")
+        assert "asks for the approval of 1 person" in log.status(app, "proposed")
         log.ended()
     assert {each["name"]: each["size_gb"] for each in sandbox.volumes(app)} == {
         "data": 10,

@@ -14,6 +14,7 @@ from reconciler.controller import workers
 from reconciler.controller.loop import Controller, Loaded
 from reconciler.controller.proposals import Proposals
 from reconciler.core.steps import Plan
+from reconciler.services.rate import RateLimit
 from tests.cli.harness import Project, Sandbox, cluster, secret, volume
 from tests.cli.test_controller import LARGER
 from tests.contexts import context
@@ -170,6 +171,29 @@ async def test_a_proposal_and_what_was_signed_outlive_a_look_that_could_not_tell
     await rounds.end()
     assert rounds.statuses() == {app: "unknown"}
     assert rounds.proposals() == [proposal, f"{proposal}.ana.approval"]
+
+
+async def test_all_looks_and_applies_keep_to_one_limit_together(
+    here: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode(here, "apply")
+    here.write(volume(app))
+    here.apply()
+    here.write(volume(app, spec=LARGER))
+    limits: list[RateLimit] = []
+    wait = RateLimit.wait
+
+    async def waited(self: RateLimit, *arguments: Any, **options: Any) -> None:
+        limits.append(self)
+        await wait(self, *arguments, **options)
+
+    monkeypatch.setattr(RateLimit, "wait", waited)
+    rounds = Rounds()
+    await rounds.play(2)
+    await rounds.end()
+    assert sandbox.volume(app)["size_gb"] == 20
+    assert len(limits) > 2
+    assert {*limits} == {limits[0]}
 
 
 async def test_the_proposal_of_a_scope_that_is_gone_goes_with_it(

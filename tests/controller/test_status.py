@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.controller.memory import Kept, Order, read
-from reconciler.controller.status import ScopeStatus, Seen, Status
-from reconciler.core.model import Address, Lifecycle, StateRecord
+from reconciler.controller.status import ScopeStatus, Seen, Status, _seen
+from reconciler.core.model import Address, Lifecycle, Owed, StateRecord
 from reconciler.state.store import REMEMBERED, WHOLE_STATE, State
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,6 +51,14 @@ def test_only_a_look_that_could_tell_is_a_success_and_since_is_when_it_changed()
     same = SHOP.after(Seen(Status.DRIFTED, "another"), later)
     assert (same.since, same.last_success, same.reason) == (AT, later, "another")
     assert [status for status in Status if not Seen(status).success] == ["suspended", "locked", "unknown"]
+
+
+def test_what_is_owed_says_until_when() -> None:
+    data, more = (Address("Volume", name, "shop") for name in ("data", "more"))
+    owed = [Owed(data, "restart", "grown", "owed", forced=AT), Owed(more, "restart", "grown", "owed")]
+    found = _seen([], [], None, (), (), owed)
+    told = "Volume/shop/data by 2026-01-01 00:00:00 UTC, Volume/shop/more"
+    assert (found.status, found.reason) == (Status.OWED, told)
 
 
 @pytest.mark.parametrize("status", [Status.DRIFTED, Status.UNKNOWN])

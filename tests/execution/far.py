@@ -8,6 +8,7 @@ from reconciler.core.errors import Lost, Refused
 from reconciler.core.steps import Plan
 from reconciler.project.run import Applied
 from reconciler.services.platform import platform_client
+from reconciler.services.rate import RateLimit
 from reconciler.services.transport import Answer
 from tests.execution.stage import TOKEN, Stage, Time, volume
 
@@ -63,8 +64,10 @@ class Far:
             lambda: TOKEN,
             stage.time,
             rate_limit=rate_limit,
+            rate=RateLimit(
+                rate_limit, stage.time, waiting=lambda *told: stage.reporter.waiting_for_limit(*told)
+            ),
             jitter=lambda: 1.0,
-            waiting=lambda *told: stage.reporter.waiting_for_limit(*told),
         )
 
     async def request(

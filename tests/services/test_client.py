@@ -449,6 +449,17 @@ async def test_the_time_of_waiting_for_the_limit_is_known() -> None:
     assert client.rate.waited_s == 3
 
 
+async def test_what_was_never_sent_does_not_hold_up_others_for_ever() -> None:
+    client, script = platform(reply(), rate_limit=1.0)
+    for _ in range(6):
+        await client.turn(Call("POST", VOLUMES))  # and the intent could not be recorded
+    await script.clock.sleep(600)
+    for _ in range(3):
+        await client.turn(Call("POST", VOLUMES))
+        await client.send(Call("POST", VOLUMES, None), id_path=None)
+    assert len({sent.at_s for sent in script.sent}) == 1
+
+
 async def test_other_actions_apps_machines_and_clusters_do_not_wait_for_each_other() -> None:
     different: list[tuple[Method, str]] = [
         ("GET", VOLUMES),
