@@ -32,6 +32,7 @@ from tests.cli.test_controller import (
 from tests.providers.postgres import Postgres, free_port
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.postgres.proxy import Fate, Proxy, proxied
+from tests.state.postgres.test_access import reader
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,27 @@ def test_while_its_store_is_away_nothing_is_known_or_sent(
         log.status(app, "unknown")
         log.ended()
     assert sandbox.volume(app)["size_gb"] == 20
+
+
+def test_a_role_that_may_only_read_the_state_is_enough_to_observe(
+    project: Project,
+    sandbox: Sandbox,
+    app: str,
+    database: Postgres,  # noqa: F811
+) -> None:
+    shutil.rmtree(project.root / ".reconcile")
+    settings(project, "observe", f"state: '{database.url}'\n")
+    project.run("state", "init")
+    project.write(volume(app))
+    project.apply()
+    project.env["RECONCILE_STATE"] = reader(database)
+    with controlling(project) as log:
+        log.status(app, "in-sync")
+        assert "may not do this" in log.until("statuses.unsaved")["reason"]
+        sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
+        log.status(app, "drifted")
+        log.ended()
+    assert "No controller" in project.run("controller", "status").out
 
 
 class Simulated:
@@ -324,6 +346,14 @@ def test_a_clock_that_jumps_by_a_day_changes_no_status_and_stops_nothing(
     assert sandbox.volume(app)["size_gb"] == 25
 
 
-def test_a_port_that_is_none_is_a_wrong_option(project: Project) -> None:
-    told = project.run("controller", "--listen", "127.0.0.1:70000", code=1).err
-    assert "cannot listen on 127.0.0.1 port 70000" in told
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("127.0.0.1:70000", "cannot listen on 127.0.0.1 port 70000"),
+        ("0.0.0.0:0", "everybody who reaches 0.0.0.0:0 could read"),
+        ("0.0.0.0:0 --token-from EMPTY", "the environment variable `EMPTY` is not set"),
+    ],
+)
+def test_where_it_must_not_listen_it_does_not_start(project: Project, options: str, why: str) -> None:
+    project.env["EMPTY"] = ""
+    assert why in project.run("controller", "--once", "--listen", *options.split(), code=1).err
