@@ -105,7 +105,7 @@ def verify(
         fields, expected_url = _parameters(query), _without_parameters(request.url)
     if not _same_url(fields.get("url"), expected_url):
         raise NotAuthentic("signed for another address")
-    check_time(fields.get("timestamp"), now, text=request.method not in _IN_BODY)
+    _check_time(fields.get("timestamp"), now, text=request.method not in _IN_BODY)
     nonce = fields.get("nonce")
     if not isinstance(nonce, str) or not 0 < len(nonce) <= MAX_NONCE:
         raise NotAuthentic("no usable nonce")
@@ -127,7 +127,7 @@ def verify_webhook(
     check_signature(signatures, body, secrets, encoding)
     fields = _json_object(body)
     timestamp = fields.get("timestamp")
-    check_time(timestamp, now, text=isinstance(timestamp, str))
+    _check_time(timestamp, now, text=isinstance(timestamp, str))
     return fields if claim(sha256(body).hexdigest()) else None
 
 
@@ -243,7 +243,7 @@ def _parts(url: str) -> tuple[str, str, int | None, str, str]:
     return parts.scheme, (parts.hostname or ""), port, path[1] + path[2], query
 
 
-def check_time(value: Any, now: float, *, text: bool) -> None:
+def _check_time(value: Any, now: float, *, text: bool) -> None:
     """Raises NotAuthentic unless `value` is an integer near `now`, or (`text`) its decimal digits."""
     if text:
         value = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) else None
