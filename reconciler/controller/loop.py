@@ -311,7 +311,8 @@ class Controller:
             return
         if tasks is None or loaded.section.mode == "observe":
             return
-        self._proposals.keep_only(names)
+        if not self._door.shares:  # else the folder may hold those of a worker that has fetched more
+            self._proposals.keep_only(names)
         for scope, found in seen.items():
             if not found.success:
                 continue

@@ -1,8 +1,9 @@
 """`python -m tests.reliability.workers`: workers on one state are killed, one by one, while they apply.
 
 Before each kill somebody deploys: a volume grows, which owes a restart of its machine, and at times one is
-added. After it each scope has to be looked at within the dead worker's lease and one tick. In the end all is
-as declared: nothing is there twice, and no restart is owed, or was never sent.
+added. With some of the kills the server also ends all connections, as when it or a pooler starts again. After
+it each scope has to be looked at within the dead worker's lease and one tick. In the end all is as declared:
+nothing is there twice, and no restart is owed, or was never sent.
 """
 
 import random
@@ -18,12 +19,18 @@ import click
 
 from tests.cli.conftest import project_at
 from tests.cli.harness import Sandbox, serving, volume
+from tests.providers.postgres import Postgres
 from tests.reliability import shared
 from tests.reliability.controller import Watcher, Wrong
 
 EVERY_S, LEASE_S = 5.0, 5.0
 TICK_S = EVERY_S * 1.1
 SLACK_S = 6.0  # looks and starts take their time where all of this shares two processors
+CUTS = 0.3  # of the kills
+CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 SETTINGS = f"""manifests: [manifests]
 controller: {{every: {EVERY_S:g}s, mode: apply, apply_impacts: [online, restart]}}
 execution: {{lease_s: {LEASE_S:g}, deadline_s: 2}}
@@ -37,16 +44,15 @@ class Team:
         self,
         sandbox: Sandbox,
         root: Path,
-        url: str,
-        variables: dict[str, str],
+        place: shared.Place,
         seed: int,
         apps: int,
         workers: int,
     ) -> None:
-        self.sandbox, self.random = sandbox, random.Random(seed)
+        self.sandbox, self.random, self.place = sandbox, random.Random(seed), place
         self.project = project_at(root / "project", sandbox.url)
-        self.project.env |= {**variables, "RECONCILE_CAPABILITIES": "extended"}
-        self.project.write(f"{SETTINGS}state: {{url: '{url}'}}\n", "reconcile.yaml")
+        self.project.env |= {**place.variables, "RECONCILE_CAPABILITIES": "extended"}
+        self.project.write(f"{SETTINGS}state: {{url: '{place.url}'}}\n", "reconcile.yaml")
         self.project.run("state", "init")
         self.sizes = {sandbox.app(f"app{number}"): 10 for number in range(apps)}
         self.more = Counter[str]()
@@ -78,6 +84,8 @@ class Team:
         time.sleep(self.random.uniform(0, EVERY_S))
         worker = self.random.choice(self.workers)
         worker.kill()
+        if isinstance(self.place, shared.Database) and self.random.random() < CUTS:
+            Postgres(self.place.whole).rows(CUT)
         killed_s = time.time()
         worker.begin()
         return self.looked_after(killed_s) - killed_s
@@ -128,11 +136,10 @@ def playing(state: str, seed: int, apps: int, workers: int) -> Iterator[Team]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workers-")))
         server = shared.server(state, stack)
         assert server is not None
-        place = server.new()
         sandbox = stack.enter_context(
             serving("--profile", "extended", "--clock", "x5", "--switch", "extend_needs_restart=attached")
         )
-        team = Team(sandbox, folder, place.url, dict(place.variables), seed, apps, workers)
+        team = Team(sandbox, folder, server.new(), seed, apps, workers)
         try:
             yield team
         finally:
