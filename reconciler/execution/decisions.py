@@ -4,7 +4,7 @@ A note is about no object: for example, the approval rules of the last apply. It
 that every store keeps it, moves it and encrypts it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Any
@@ -61,11 +61,14 @@ def recall(state: State, name: str) -> Content:
     return found.applied if found is not None else _NOTHING
 
 
+Renewal = Callable[[Content], Content]  # from a note to what it becomes
+
+
 async def remember(
     store: Store,
     actor: Actor,
     name: str,
-    new: Callable[[Content], Content],
+    new: Renewal,
     held: Lease | None = None,
     *,
     known: State | None = None,
@@ -76,28 +79,47 @@ async def remember(
     is lost. `known`: the state, if it was loaded just now. Raises Locked, and StoreError if the store does
     not accept the note.
     """
-    before = recall(known or await store.load(), name)
-    if new(before) == before:
+    entries = [actor.decided({"remembered": name})]
+    await _renew(store, actor, {name: new}, entries, held, known or await store.load())
+
+
+async def remember_seen(store: Store, actor: Actor, notes: Mapping[str, Renewal], known: State) -> None:
+    """Replace all `notes` in one commit, as `remember` does one. Nobody decides them: none is journaled."""
+    await _renew(store, actor, notes, [], None, known)
+
+
+async def _renew(
+    store: Store,
+    actor: Actor,
+    notes: Mapping[str, Renewal],
+    entries: Sequence[JournalEntry],
+    held: Lease | None,
+    before: State,
+) -> None:
+    if all(new(recall(before, name)) == recall(before, name) for name, new in notes.items()):
         return
     if held is not None and WHOLE_STATE in held.scopes:
-        await _write(store, held.of(WHOLE_STATE), actor, name, new)
+        await _write(store, held.of(WHOLE_STATE), actor, notes, entries)
         return
     async with actor.for_a_note(store).leased(store, {WHOLE_STATE}) as lease:
-        await _write(store, lease, actor, name, new)
+        await _write(store, lease, actor, notes, entries)
 
 
 async def _write(
-    store: Store, lease: Lease, actor: Actor, name: str, new: Callable[[Content], Content]
+    store: Store, lease: Lease, actor: Actor, notes: Mapping[str, Renewal], entries: Sequence[JournalEntry]
 ) -> None:
-    """Commit the new note and the decision, under the lease of the whole state."""
+    """Commit the new notes, under the lease of the whole state."""
     state = await store.load()
-    record = StateRecord(
-        Address(REMEMBERED, name),
-        "",
-        WHOLE_STATE,
-        new(recall(state, name)),
-        Lifecycle(),
-        actor.clock.now(),
-        serial=state.remembered[name].serial if name in state.remembered else 0,
-    )
-    await store.commit(lease, [actor.decided({"remembered": name})], [record])
+    records = [
+        StateRecord(
+            Address(REMEMBERED, name),
+            "",
+            WHOLE_STATE,
+            new(recall(state, name)),
+            Lifecycle(),
+            actor.clock.now(),
+            serial=state.remembered[name].serial if name in state.remembered else 0,
+        )
+        for name, new in notes.items()
+    ]
+    await store.commit(lease, entries, records)

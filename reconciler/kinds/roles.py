@@ -232,6 +232,27 @@ class HasObjectives(ABC):
         """Return when every objective will be missed if nothing is done, or since when it has been."""
 
 
+class Look(Struct, frozen=True):
+    """One look at one object. Sizes in bytes, but `size_gb`; None where the platform does not tell.
+
+    `attached`: whether a machine holds it.
+    """
+
+    at: datetime
+    size_gb: int | None = None
+    used_bytes: int | None = None
+    total_bytes: int | None = None
+    attached: bool | None = None
+
+
+class TakesSpace(ABC):
+    """Its objects take space that is paid for, and looks at them are kept."""
+
+    @abstractmethod
+    def look(self, live: Any, at: datetime) -> Look:
+        """Return what a present object shows at that time."""
+
+
 class FillsUp(ABC):
     """Its objects fill up, and grow to the upper end of a range."""
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, unapproved_creates, unmatched
@@ -36,6 +36,7 @@ from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed, made_elsewhere
 from reconciler.planning.saved import SavedPlan, load_saved
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
+from reconciler.project.looks import Watching, try_to_record
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
@@ -81,6 +82,8 @@ async def apply(
         try:
             while (applied := await attempt.plan_and_run()) is None:
                 pass
+            if not applied.declined and not applied.interrupted:
+                await try_to_record(project, attempt.watching.seen)
             with suppress(StoreError):  # what was done counts, also where the state cannot be read
                 state = await project.store.load()
                 applied = replace(applied, head=state_head(state.lineage, state.heads))
@@ -93,7 +96,10 @@ async def apply(
 
 
 class _Attempt(Struct, frozen=True):
-    """One apply: what it is about, and what people say to it. The fields are the parameters of `apply`."""
+    """One apply: what it is about, and what people say to it. The fields are the parameters of `apply`.
+
+    `watching`: the objects as they were when it was planned.
+    """
 
     project: Project
     desired: Desired
@@ -104,6 +110,7 @@ class _Attempt(Struct, frozen=True):
     tell: Callable[[Plan], None]
     reviewed: Plan | None
     given: Given
+    watching: Watching = field(default_factory=Watching)
 
     async def plan_and_run(self) -> Applied | None:
         """Plan, ask, and run.
@@ -179,7 +186,12 @@ class _Attempt(Struct, frozen=True):
             undecided = await settle_left(project, state, partial(concerned_scopes, desired, holders=holders))
             found = await load_with_holders(project.store)
             plan = await make_plan(
-                project, desired, undecided=undecided, approved_deletes=wanted, found=found
+                project,
+                desired,
+                undecided=undecided,
+                approved_deletes=wanted,
+                found=found,
+                on_answer=self.watching.of(project, desired.resources, found[0].records.values()),
             )
             under_way = [problem for problem in plan.diagnostics if problem.code == IN_FLIGHT]
             if not under_way:

@@ -4,6 +4,7 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
@@ -39,7 +40,9 @@ from reconciler.kinds.roles import (
     Declared,
     HasDetails,
     Importable,
+    Look,
     MadeFromOthers,
+    TakesSpace,
     TakesTime,
     declared_fields,
 )
@@ -60,7 +63,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
+class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, TakesSpace, Kind):
     """Clusters: found by recorded id, by name where the platform lists them, and never changed in place."""
 
     name = "PostgresCluster"
@@ -158,6 +161,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
         return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []
+
+    def look(self, live: Any, at: datetime) -> Look:
+        used, total = live.storage_used_bytes, live.storage_provisioned_bytes
+        return Look(at, live.disk_size_gb, used, total)
 
     # --- importing ---
 

@@ -42,7 +42,9 @@ from reconciler.kinds.roles import (
     HasDetails,
     HasObjectives,
     Importable,
+    Look,
     MadeFromOthers,
+    TakesSpace,
     TakesTime,
     declared_fields,
 )
@@ -67,7 +69,17 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, FillsUp, Kind):
+class VolumeKind(
+    Importable,
+    MadeFromOthers,
+    TakesTime,
+    ComesBack,
+    HasDetails,
+    HasObjectives,
+    FillsUp,
+    TakesSpace,
+    Kind,
+):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"
@@ -194,6 +206,12 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         if not blocks or not size or free is None:
             return {}
         return {"size": blocks * size, "data": (blocks - free) * size}
+
+    def look(self, live: Any, at: datetime) -> Look:
+        names = ("blocks", "block_size", "blocks_free")
+        fill = self.fill({name: getattr(live, name) for name in names})
+        held = bool(live.attached_machine_id or live.attached_alloc_id)
+        return Look(at, live.size_gb, fill.get("data"), fill.get("size"), held)
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         return creating.match_of(spec, address)
