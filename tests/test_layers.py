@@ -37,7 +37,7 @@ LAYERS = (
     {"approvals"},
     {"project"},
     {"importing", "drift", "rehearsal", "notify", "hosts", "starting"},
-    {"doctor"},
+    {"doctor", "inventory"},
     {"evidence"},
     {"api"},
     {"demo"},

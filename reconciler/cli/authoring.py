@@ -26,7 +26,7 @@ from reconciler.policies import find_manifest_kinds
 from reconciler.project.files import require_ours, write_new, write_output
 from reconciler.reports import explain as pages
 from reconciler.reports.report import Page
-from reconciler.reports.schema import plan_schema
+from reconciler.reports.schema import plan_schema, schema_of
 
 
 @verb("new")
@@ -59,16 +59,23 @@ def new(
 @verb("schema", report=None)
 def schema(
     of: str = argument(
-        type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
+        type=click.Choice(["manifests", "plan", "inventory"]),
+        default="manifests",
+        metavar="[manifests|plan|inventory]",
     ),
     out: Path | None = option(
         "--out", "Write it to FILE; new manifests name reconcile.schema.json.", type=options.FILE
     ),
 ) -> int:
     """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
-    `plan -o json` prints, for policies and scripts.
+    `plan -o json` or `inventory -o json` prints, for policies and scripts.
     """
-    found = plan_schema() if of == "plan" else json_schema()
+    if of == "inventory":
+        from reconciler.inventory.page import InventoryJson  # it brings all that looks for objects
+
+        found = schema_of(InventoryJson, "reconciler inventory")
+    else:
+        found = plan_schema() if of == "plan" else json_schema()
     text = json.dumps(found, ensure_ascii=False, indent=2)
     if out is None:
         click.echo(text)

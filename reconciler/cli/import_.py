@@ -33,7 +33,7 @@ from reconciler.kinds.manifest import ManifestKind
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 
 
-class _FolderPath(click.Path):
+class FolderPath(click.Path):
     """A folder's path. pathlib takes an empty one for the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -57,7 +57,7 @@ def command(
     out: Path | None = option(
         "--out",
         "Where the files go; default: the first of the configured manifests.",
-        type=_FolderPath(file_okay=False, path_type=Path),
+        type=FolderPath(file_okay=False, path_type=Path),
         metavar="DIR",
     ),
     dry_run: bool = flag("--dry-run", "Show what would be written, and write nothing."),

@@ -38,6 +38,7 @@ VERBS = {
         "history": Verb("history", "show what was done, by whom and why"),
         "bundle": Verb("evidence", "write the evidence of one run to a file"),
         "verify": Verb("evidence", "verify such a file, offline"),
+        "inventory": Verb("inventory", "list all that is there, its owners and its price"),
         "comment": Verb("comment", "show a report in its pull request: a comment and a status"),
     },
     "Repair": {

@@ -15,14 +15,22 @@ from reconciler.project.project import Project
 T = TypeVar("T")
 
 
+def is_asked() -> bool:
+    """Whether this command line asks for openmetrics."""
+    line = command_line()
+    return any(
+        each is not None and each.name == "openmetrics"
+        for each in (line.format, *(file.format for file in line.files))
+    )
+
+
 def counting(desired: Desired) -> Callable[[Project, Awaitable[T]], Awaitable[T]]:
     """Awaits a drift, an applied plan, or a plan with more, and counts it where a report asks for that.
 
     Raises ReconcilerError without the extra, and UsageError for a run about parts of scopes.
     """
     line = command_line()
-    formats = (line.format, *(file.format for file in line.files))
-    if asked := any(each is not None and each.name == "openmetrics" for each in formats):
+    if asked := is_asked():
         require_extra("controller", "the format openmetrics")
         if desired.targets or desired.focus is not None or desired.moved is not None:
             raise click.UsageError("openmetrics is about whole scopes: leave PATHs and --target out")

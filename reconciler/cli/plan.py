@@ -27,6 +27,7 @@ from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
     from reconciler.rehearsal.results import Forecast, Rehearsal
+    from reconciler.reports.fragments import PriceJson
 
 
 @verb(
@@ -83,6 +84,11 @@ def command(
         saved = read_saved(plan_file, chosen.config.env).plan
     desired = chosen.load_desired()
     count = counting(desired)
+    prices = None
+    if chosen.config.settings.prices is not None:
+        from reconciler.inventory.prices import price_of_plan, prices_of  # few projects have prices
+
+        prices = prices_of(chosen.config)
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         """The plan, and the rehearsal and the forecast where they were asked for."""
@@ -97,10 +103,16 @@ def command(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        return *await count(project, make(project)), project.budget
+    async def work(
+        project: Project,
+    ) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget, PriceJson | None]":
+        made = await count(project, make(project))
+        if prices is None:
+            return *made, project.budget, None
+        state = await project.store.load()
+        return *made, project.budget, price_of_plan(prices, made[0], desired.by_address, state)
 
-    plan, rehearsal, forecast, budget = chosen.use_project(work, desired.resources, desired.providers)
+    plan, rehearsal, forecast, budget, price = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
         from reconciler.planning.saved import dump_plan  # it brings rehearsals, which few plans have
@@ -114,6 +126,7 @@ def command(
         rehearsal=rehearsal,
         forecast=forecast,
         budget=budget,
+        price=price,
         diagnostics=plan.diagnostics,
         declared=desired.declared_at(plan, *foretold),
     )

@@ -39,7 +39,8 @@ from reconciler.execution.open_intents import parse_intent
 from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
-from reconciler.project.looks import Watching, try_to_record
+from reconciler.project.looks import Seen as Looks
+from reconciler.project.looks import try_to_record, watching
 from reconciler.project.open import Options, Rates, open_project
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, settle_left
@@ -303,12 +304,12 @@ class Controller:
             options = Options(loaded.state_url, read_only=True, take_signals=False, rates=self._rates)
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
-                watching = Watching()
-                seen = await _look(project, loaded.desired, looked_at, watching, whole=whole)
+                looks: Looks = {}
+                seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self.statuses.save(project, self._every_s)
-                await try_to_record(project, watching.seen)
+                await try_to_record(project, looks)
         except ReconcilerError as failure:
             self._note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at})
             return
@@ -431,14 +432,14 @@ class Controller:
 
 
 async def _look(
-    project: Project, desired: Desired, looked_at: Collection[str], watching: Watching, *, whole: bool
+    project: Project, desired: Desired, looked_at: Collection[str], looks: Looks, *, whole: bool
 ) -> Mapping[str, Seen]:
     """One look at these scopes. `whole`: they are all there are."""
     project = replace(project, answers={})
     state = await project.store.load()
     about = desired if whole else _about(desired, state, looked_at)
     drift = await find_drift(project, about)
-    watch = watching.of(project, about.resources, state.records.values())
+    watch = watching(looks, project, about.resources, state.records.values())
     plan = await make_plan(project, about, on_answer=watch)
     before, state = state, await project.store.load()
     held = await project.store.holders(looked_at)

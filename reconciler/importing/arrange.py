@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from reconciler.core.model import Address, Path
@@ -25,6 +25,7 @@ class Entry(Struct, frozen=True):
     address: Address
     spec: Mapping[str, Any]
     comments: Mapping[Path, tuple[str, ...]]
+    lifecycle: Mapping[str, Any] = field(default_factory=dict)
 
 
 def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Skipped]]:

@@ -76,20 +76,22 @@ def _refuse_overlay_of_another(config: ProjectSettings, folder: Path) -> None:
 
 
 def declared(
-    config: ProjectSettings, folder: Path
+    config: ProjectSettings, folder: Path | None
 ) -> tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]:
-    """Load the configured manifests and those in `folder`, as the environment has them.
+    """Load the configured manifests and those in `folder`, where one is given, as the environment has them.
 
     Returns a function that loads them together with further paths; the loaded manifests; and the addresses
     that only other environments have. Raises ManifestError when they hold errors, since nobody can tell then
     which objects are new.
     """
-    _refuse_overlay_of_another(config, folder)
+    if folder is not None:
+        _refuse_overlay_of_another(config, folder)
     chosen = "manifests" in config.settings.model_fields_set
     configured = [path for path in given_paths((), config) if chosen or os.path.lexists(path)]
-    paths = [path for path in configured if Path(path) != folder or folder.exists()]
-    if folder.exists() and not (config.env and is_below(folder, config.root / config.overlay)):
-        paths.append(str(folder))
+    present = folder if folder is not None and folder.exists() else None
+    paths = [path for path in configured if present or Path(path) != folder]
+    if present and not (config.env and is_below(present, config.root / config.overlay)):
+        paths.append(str(present))
     apart = config.settings.overlays
     overlay = overlay_path(config) if config.env and (config.root / config.overlay).is_dir() else None
 
@@ -146,12 +148,13 @@ def _document(entry: Entry) -> Commented:
         metadata["app"] = address.app
     if not entry.declared.skeleton and entry.live.kind.id_path[0] == "metadata":
         metadata["id"] = entry.live.id
-    value: Mapping[str, object] = {
+    value: dict[str, object] = {
         "apiVersion": API_VERSION,
         "kind": address.kind,
         "metadata": metadata,
         "spec": entry.spec,
     }
+    value |= {"lifecycle": entry.lifecycle} if entry.lifecycle else {}
     return Commented(value, entry.comments, disabled=entry.declared.skeleton)
 
 

@@ -120,6 +120,11 @@ class Known:
         key = (live.kind.name, live.id)
         return bool(live.item.present) and key not in self._adopted and key not in self._recorded
 
+    def owner(self, live: Live) -> Address | None:
+        """The address of a manifest or record that has the id of `live`."""
+        key = (live.kind.name, live.id)
+        return self._adopted.get(key) or self._recorded.get(key)
+
     def left_out(self, live: Live, declared: Declared) -> Skipped | None:
         """The reason why `live` is not new: its owner, or the manifest that may mean it. None: it is new."""
         kind, app = live.kind, live.place if live.kind.in_app else None

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -35,11 +36,15 @@ class Wanted(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects."""
+    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects.
+
+    `at`: the platform's time of the newest answer; None without any.
+    """
 
     live: Sequence[Live]
     by_id: frozenset[tuple[str, str, str]]
     problems: Sequence[Diagnostic]
+    at: datetime | None = None
 
 
 def _importable() -> list[Importable]:
@@ -80,7 +85,7 @@ async def find_live(
     for id in wanted.ids:
         found += search.object(id, search.apps_of_ids)
     unique = {live.key: live for live in found}
-    return Found(list(unique.values()), frozenset(search.by_id), search.problems)
+    return Found(list(unique.values()), frozenset(search.by_id), search.problems, search.at)
 
 
 @dataclass(slots=True)
@@ -90,6 +95,7 @@ class _Search:
     known_apps: Sequence[str]
     problems: list[Diagnostic] = field(default_factory=list)
     by_id: set[tuple[str, str, str]] = field(default_factory=set)
+    at: datetime | None = None
     kinds: list[Importable] = field(init=False)
     apps_of_ids: list[str] = field(init=False)
     _answers: dict[Read, Sequence[Any]] = field(default_factory=dict)
@@ -131,6 +137,7 @@ class _Search:
         def take(read: Read, observation: Observation) -> None:
             if observation.complete:
                 self._answers[read] = observation.objects
+                self.at = max(self.at or observation.at, observation.at)
             else:
                 self._unread[read] = observation.problem
 

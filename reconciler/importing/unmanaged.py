@@ -43,6 +43,22 @@ class Unmanaged(Struct, frozen=True):
     reported: frozenset[tuple[str, str, str]]
 
 
+async def know(
+    project: Project, state: State, loaded: Loaded, root: Path, other_environments: frozenset[Address]
+) -> Known:
+    """The owners of objects: `state` after the moves, other environments, and the parameters of an import."""
+    kinds = find_kinds()
+    return Known(
+        loaded.resources,
+        follow_moves(kinds, loaded.policies, loaded.resources, state.records).records,
+        loaded.policies,
+        kinds,
+        _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
+        other_environments,
+        await read_siblings(project.environments),
+    )
+
+
 async def find_unmanaged(
     project: Project,
     loaded: Loaded,
@@ -56,18 +72,9 @@ async def find_unmanaged(
     their addresses, which new manifests must not use either.
     """
     state = await project.store.load()
-    kinds = find_kinds()
-    known = Known(
-        loaded.resources,
-        follow_moves(kinds, loaded.policies, loaded.resources, state.records).records,
-        loaded.policies,
-        kinds,
-        _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
-        other_environments,
-        await read_siblings(project.environments),
-    )
+    known = await know(project, state, loaded, root, other_environments)
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
-    doubtful, open_calls = _doubtful(found.live, state)
+    doubtful, open_calls = doubtful_objects(found.live, state)
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]
     reported = set()
@@ -90,7 +97,9 @@ def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
     return frozenset(found)
 
 
-def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, str]], list[Diagnostic]]:
+def doubtful_objects(
+    found: Sequence[Live], state: State
+) -> tuple[set[tuple[str, str, str]], list[Diagnostic]]:
     """Keys of objects that a call of unknown outcome may have created, and errors about these calls."""
     doubtful: set[tuple[str, str, str]] = set()
     problems = []
@@ -110,8 +119,8 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
                 error(
                     UNKNOWN_OUTCOME,
                     f"a call for `{address}` has an unknown outcome: it may have created one of "
-                    f"{len(near)} {address.kind}s that were found, so none of them is imported",
-                    help=f"run `{apply}`, which settles it or asks, and import again",
+                    f"{len(near)} {address.kind}s that were found, so none of them gets a manifest",
+                    help=f"run `{apply}`, which settles it or asks, and run this again",
                     advice=(apply,),
                     about=(address,),
                 )

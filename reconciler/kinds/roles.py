@@ -248,9 +248,19 @@ class Look(Struct, frozen=True):
 class TakesSpace(ABC):
     """Its objects take space that is paid for, and looks at them are kept."""
 
+    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
+
     @abstractmethod
     def look(self, live: Any, at: datetime) -> Look:
         """Return what a present object shows at that time."""
+
+    @abstractmethod
+    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the size of an object, by the fields of a manifest or record; None: not known."""
+
+    @abstractmethod
+    def copied(self, copy: Any) -> tuple[datetime, int] | None:
+        """Return when a copy was made, and its bytes; None for one that cannot be used."""
 
 
 class FillsUp(ABC):

@@ -36,7 +36,7 @@ from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed, made_elsewhere
 from reconciler.planning.saved import SavedPlan, load_saved
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
-from reconciler.project.looks import Watching, try_to_record
+from reconciler.project.looks import Seen, try_to_record, watching
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
@@ -83,7 +83,7 @@ async def apply(
             while (applied := await attempt.plan_and_run()) is None:
                 pass
             if not applied.declined and not applied.interrupted:
-                await try_to_record(project, attempt.watching.seen)
+                await try_to_record(project, attempt.seen)
             with suppress(StoreError):  # what was done counts, also where the state cannot be read
                 state = await project.store.load()
                 applied = replace(applied, head=state_head(state.lineage, state.heads))
@@ -98,7 +98,7 @@ async def apply(
 class _Attempt(Struct, frozen=True):
     """One apply: what it is about, and what people say to it. The fields are the parameters of `apply`.
 
-    `watching`: the objects as they were when it was planned.
+    `seen`: the objects as they were when it was planned.
     """
 
     project: Project
@@ -110,7 +110,7 @@ class _Attempt(Struct, frozen=True):
     tell: Callable[[Plan], None]
     reviewed: Plan | None
     given: Given
-    watching: Watching = field(default_factory=Watching)
+    seen: Seen = field(default_factory=dict)
 
     async def plan_and_run(self) -> Applied | None:
         """Plan, ask, and run.
@@ -191,7 +191,7 @@ class _Attempt(Struct, frozen=True):
                 undecided=undecided,
                 approved_deletes=wanted,
                 found=found,
-                on_answer=self.watching.of(project, desired.resources, found[0].records.values()),
+                on_answer=watching(self.seen, project, desired.resources, found[0].records.values()),
             )
             under_way = [problem for problem in plan.diagnostics if problem.code == IN_FLIGHT]
             if not under_way:

@@ -13,16 +13,16 @@ import base64
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
 from operator import sub
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct, field
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.model import Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.execution.decisions import Content, recall, remember_seen
 from reconciler.kinds import find_kinds
@@ -32,7 +32,7 @@ from reconciler.project.project import Project
 from reconciler.state.store import State
 
 ObjectKey = tuple[str, str]  # kind, id on the platform
-Seen = Mapping[str, Mapping[ObjectKey, Look]]  # by scope
+Seen = dict[str, dict[ObjectKey, Look]]  # by scope
 
 _FINE, _DAY = 6 * 60, 24 * 60  # all of these in minutes
 _FINE_KEPT, _KEPT = 30 * _DAY, 400 * _DAY
@@ -63,19 +63,14 @@ class _Packed(Mapping[ObjectKey, tuple[Look, ...]]):
 
 
 async def record_looks(project: Project, seen: Seen) -> None:
-    """Add what was `seen` to the looks of its scopes. Writes nothing where each has one in these six hours.
+    """Add what was `seen` to the looks of its scopes, where there is a state.
 
-    Writes nothing without a state. Raises Locked and StoreError, as `remember`.
+    Writes nothing where each object has a look in these six hours. Raises as `remember`.
     """
     state = await project.store.load()
-    if not state.lineage:
-        return
-
-    def renewal(looks: Mapping[ObjectKey, Look]) -> Callable[[Content], Content]:
-        return lambda before: _with(before, looks)
-
-    notes = {_note(scope): renewal(looks) for scope, looks in seen.items() if looks}
-    await remember_seen(project.store, project.actor(), notes, state)
+    if state.lineage:
+        notes = {_note(scope): partial(_with, looks) for scope, looks in seen.items() if looks}
+        await remember_seen(project.store, project.actor(), notes, state)
 
 
 async def try_to_record(project: Project, seen: Seen) -> None:
@@ -94,23 +89,18 @@ def _note(scope: str) -> str:
 # --- what is seen ---
 
 
-class Watching(Struct, frozen=True):
-    """Takes the answers of a plan, and keeps a look at each object in them. `seen`: by scope."""
+def watching(
+    seen: Seen, project: Project, resources: Iterable[Resource], records: Iterable[StateRecord]
+) -> Callable[[Read, Observation], None]:
+    """What takes the answers of a plan, and adds a look at each object in them to `seen`."""
+    scopes = _scopes(resources, records, project.capabilities)
 
-    seen: dict[str, dict[ObjectKey, Look]] = field(default_factory=dict)
+    def take(read: Read, observation: Observation) -> None:
+        if observation.complete and read in scopes:
+            kind, scope = scopes[read]
+            seen.setdefault(scope, {}).update(looks_at(kind, observation.objects, observation.at))
 
-    def of(
-        self, project: Project, resources: Iterable[Resource], records: Iterable[StateRecord]
-    ) -> Callable[[Read, Observation], None]:
-        """What takes the answers to reads of the objects that are declared or recorded."""
-        scopes = _scopes(resources, records, project.capabilities)
-
-        def take(read: Read, observation: Observation) -> None:
-            if observation.complete and read in scopes:
-                kind, scope = scopes[read]
-                self.seen.setdefault(scope, {}).update(looks_at(kind, observation.objects, observation.at))
-
-        return take
+    return take
 
 
 def looks_at(kind: Kind, items: Iterable[Any], at: datetime) -> Mapping[ObjectKey, Look]:
@@ -128,20 +118,18 @@ def _scopes(
 ) -> Mapping[Read, tuple[Kind, str]]:
     """The kind and scope of the objects in each answer. One list shows all objects of its app."""
     kinds = {name: kind for name, kind in find_kinds().items() if kind.role(TakesSpace) is not None}
-    known: dict[tuple[str, str], tuple[Address, str, str]] = {}
-    for record in records:
-        address = record.address
-        known.setdefault((address.kind, address.app or record.id), (address, record.id, record.scope))
-    for resource in resources:
-        address, id = resource.address, resource.adopt_id or ""
-        if address.kind in kinds and (address.app or id):
-            scope = kinds[address.kind].scope(resource.spec, address)
-            known.setdefault((address.kind, address.app or id), (address, id, scope))
-    found = {}
-    for (name, _), (address, id, scope) in known.items():
-        if name in kinds and (read := kinds[name].read(address, id, capabilities)) is not None:
-            found[read] = kinds[name], scope
-    return found
+    owners = [(each.address, each.id, each.scope) for each in records]
+    owners += [
+        (each.address, each.adopt_id or "", kinds[each.address.kind].scope(each.spec, each.address))
+        for each in resources
+        if each.address.kind in kinds
+    ]
+    known = {(at.kind, at.app or id): (at, id, scope) for at, id, scope in reversed(owners)}
+    return {
+        read: (kinds[at.kind], scope)
+        for at, id, scope in known.values()
+        if at.kind in kinds and (read := kinds[at.kind].read(at, id, capabilities)) is not None
+    }
 
 
 # --- what is kept ---
@@ -149,7 +137,7 @@ def _scopes(
 Row = tuple[int, int, int, int, int]  # minutes since 1970, then GB, MiB, MiB and 0 or 1; -1: not known
 
 
-def _with(before: Content, looks: Mapping[ObjectKey, Look]) -> Content:
+def _with(looks: Mapping[ObjectKey, Look], before: Content) -> Content:
     """The note with these looks; itself where it has a look at each object in these six hours."""
     rows = {"/".join(key): _row(look) for key, look in looks.items()}
     now = max(row[0] for row in rows.values())

@@ -392,6 +392,9 @@ class Settings(Section, Guarded):
     agents: AgentSettings = AgentSettings()
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
     controller: ControllerSection = ControllerSection()
+    prices: str | None = Field(
+        None, pattern=SIGNERS_FILE, description="CSV file of prices, for `plan` and `inventory`."
+    )
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(
         None, description="The environment to use without --env; `base` for none."

@@ -28,6 +28,7 @@ from reconciler.reports.fragments import (
     Moment,
     MoveJson,
     OwedJson,
+    PriceJson,
     ResultJson,
     StepJson,
     Whole,
@@ -223,6 +224,7 @@ class PlanJson(_Planned, frozen=True, kw_only=True):
     rehearsal: Annotated[RehearsalJson | None, says("With --rehearse: how each call ends.")] = None
     forecast: Annotated[ForecastJson | None, says("With --at: what will have come to pass.")] = None
     budget: Annotated[BudgetJson | None, says("Where rate limits hold: what they make of this plan.")] = None
+    price: Annotated[PriceJson | None, says("Where a price file is configured.")] = None
 
     @classmethod
     def of(cls, report: PlanReport) -> Self:
@@ -234,6 +236,7 @@ class PlanJson(_Planned, frozen=True, kw_only=True):
             rehearsal=RehearsalJson.of(rehearsal) if rehearsal is not None else None,
             forecast=ForecastJson.of(ahead) if ahead is not None else None,
             budget=BudgetJson.of(report.budget),
+            price=report.price,
         )
 
     def value(self) -> PlanReport:
@@ -242,6 +245,7 @@ class PlanJson(_Planned, frozen=True, kw_only=True):
             plan=plan,
             rehearsal=rehearsal.value() if rehearsal is not None else None,
             forecast=ahead.value() if ahead is not None else None,
+            price=self.price,
             diagnostics=plan.diagnostics,
         )
 

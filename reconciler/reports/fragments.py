@@ -7,6 +7,7 @@ are for the schema; limits of lengths and patterns hold for reading only.
 
 from collections.abc import Iterable
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from msgspec import Meta, Struct
@@ -75,6 +76,11 @@ class ContextJson(Json, frozen=True):
 
     def value(self) -> Context:
         return Context(**asdict(self))
+
+
+class PriceJson(Json, frozen=True):
+    monthly: Annotated[Decimal, says("By how much a month gets dearer; without the copies of data.")]
+    unpriced: Annotated[tuple[AddressText, ...], says("Those whose price is not known.")] = ()
 
 
 class CommandJson(Json, frozen=True):

@@ -20,6 +20,7 @@ from reconciler.reports.style import PLAIN, Style
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
     from reconciler.rehearsal.results import Forecast, Rehearsal
+    from reconciler.reports.fragments import PriceJson
     from reconciler.services.registry import Budget
 
 ReadLine = Callable[[str, int], str | None]
@@ -85,10 +86,11 @@ class _OfPlan(Report, frozen=True, kw_only=True):
 class PlanReport(_OfPlan, frozen=True, kw_only=True):
     """`unchanged`: resources to be named in the text; None: they are only counted.
 
-    `budget`: of the requests that the command has sent.
+    `budget`: of the requests that the command has sent. `price`: where a price file is configured.
     """
 
     kind = "plan"
+    price: "PriceJson | None" = None
     unchanged: Sequence[Address] | None = None
     budget: "Budget | None" = None
 
@@ -195,6 +197,15 @@ class Page(Report, frozen=True, kw_only=True):
     @property
     def about(self) -> Context | None:
         return self.context
+
+
+class InventoryReport(Page, frozen=True, kw_only=True):
+    """What there is, and what it costs. `total`: in one sentence. `tables`: rows of text by place."""
+
+    kind = "inventory"
+    total: str
+    columns: Sequence[str]
+    tables: Mapping[str, Sequence[Sequence[str]]]
 
 
 # --- the options of a run in advised commands ---

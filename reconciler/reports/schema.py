@@ -6,6 +6,7 @@ goes, or means something new, changes `format_version`.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -39,6 +40,7 @@ _PLAIN: dict[Any, _Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     bool: {"type": "boolean"},
+    Decimal: {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"},
     NoneType: {"type": "null"},
     datetime: {"type": "string", "format": "date-time"},
     Any: {},
@@ -57,6 +59,16 @@ def plan_schema() -> _Schema:
         "dependentRequired": {"changes": required},
         "properties": plan["properties"],
         "$defs": {name: _object(kind) for kind, name in _NAMES.items()},
+    }
+
+
+def schema_of(kind: type[Json], title: str) -> _Schema:
+    """Return the schema of the documents that `kind` writes."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **_object(kind),
+        "$defs": {name: _object(part) for part, name in _NAMES.items()},
     }
 
 

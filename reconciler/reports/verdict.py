@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,23 @@ from reconciler.core.steps import Plan
 from reconciler.core.words import counted, in_words
 from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.grouping import count_actions, count_waiting, touches
-from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    InventoryReport,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
 from reconciler.reports.style import Part, Tone
 
 if TYPE_CHECKING:  # few reports have one
     from reconciler.planning.graph import Graph
     from reconciler.rehearsal.results import Cell, End, Forecast, Rehearsal
+    from reconciler.reports.fragments import PriceJson
 
+CENT = Decimal("0.01")  # amounts are rounded when they are shown
 _SHORT = 8  # characters of a revision
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
@@ -65,9 +76,17 @@ def of_report(report: Report) -> str:
             return of_apply(report)
         case ValidationReport():
             return of_validation(report)
+        case InventoryReport():
+            return report.total
         case Failure():
             return report.message
     raise TypeError(f"no verdict of {report.kind}")
+
+
+def of_price(price: "PriceJson") -> str:
+    """`Price of a month: +12.50.`, and how many changes have none."""
+    unpriced = f"; {counted(len(price.unpriced), 'change')} without a price" if price.unpriced else ""
+    return f"Price of a month: {price.monthly.quantize(CENT):+}{unpriced}."
 
 
 # --- plans and what became of them ---

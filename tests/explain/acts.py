@@ -28,6 +28,7 @@ from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.state_url import DEFAULT_URL
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
+from reconciler.inventory.prices import read_prices
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import apply, run_saved
@@ -80,6 +81,13 @@ def settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         patch.chdir(folder)
         with pytest.raises(ManifestError) as failure:
             find_settings(Path(), {})
+    return failure.value.diagnostics
+
+
+def prices(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    (folder / "prices.csv").write_text("kind,region,unit,price\nVolume,ams,GB-month,0,15\n", encoding="utf-8")
+    with pytest.raises(ManifestError) as failure:
+        read_prices(folder / "prices.csv", folder)
     return failure.value.diagnostics
 
 
@@ -346,6 +354,7 @@ ACTS: dict[str, Act] = {
         "approval-dead", Approval(SAID_FOR_PROD, b"", "the.plan.ana@example.com.approval")
     ),
     "approval-needed": apply_with("approval-needed"),
+    "bad-price": prices,
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),
     "create-not-approved": apply_of("create-not-approved"),

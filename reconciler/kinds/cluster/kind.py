@@ -47,10 +47,11 @@ from reconciler.kinds.roles import (
     declared_fields,
 )
 from reconciler.kinds.steps import create, delete, wait_only
-from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
 
 # Values of a cluster whose create does not give them. Source: platform notes, "Postgres".
-_DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
+_DEFAULT_GB = 10
+_DEFAULTS = {"disk_size_gb": _DEFAULT_GB, "pg_major_version": "16", "postgis_enabled": False}
 
 
 _RESTORE_INSTEAD = (
@@ -73,6 +74,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Tak
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
     id_form = restoring.ID_FORM
+    copies = "Backup"
     capabilities: ClassVar = {
         "postgres.list": "Lists the clusters of an organization: for `import`, to find a create whose "
         "reply was lost, and to report one that looks the same as yours (`lookalike`).",
@@ -165,6 +167,13 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Tak
     def look(self, live: Any, at: datetime) -> Look:
         used, total = live.storage_used_bytes, live.storage_provisioned_bytes
         return Look(at, live.disk_size_gb, used, total)
+
+    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
+        return fields.get("disk_size_gb") or (None if "restore" in fields else _DEFAULT_GB)
+
+    def copied(self, copy: ClusterBackup) -> tuple[datetime, int] | None:
+        at = parse_time(copy.finished_at)
+        return (at, copy.size_bytes or 0) if at is not None else None
 
     # --- importing ---
 

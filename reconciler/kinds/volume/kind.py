@@ -19,7 +19,7 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Read, Step
-from reconciler.core.wire import many
+from reconciler.core.wire import many, parse_time
 from reconciler.kinds.base import (
     REPLACED,
     AtRest,
@@ -57,6 +57,7 @@ _NEW_VOLUME = "create a new volume under another name and move the data"
 
 
 # Values of a volume whose create does not give them; they never change. Source: platform API, 4.2.
+_DEFAULT_GB = 3
 _FIXED_DEFAULTS = {"encrypted": True, "fstype": "ext4"}
 
 
@@ -100,6 +101,7 @@ class VolumeKind(
         ),
         REPLACED,
     )
+    copies = "Snapshot"
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -212,6 +214,15 @@ class VolumeKind(
         fill = self.fill({name: getattr(live, name) for name in names})
         held = bool(live.attached_machine_id or live.attached_alloc_id)
         return Look(at, live.size_gb, fill.get("data"), fill.get("size"), held)
+
+    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
+        """A volume without an origin is of the platform's default size; another one of that of its origin."""
+        size, default = fields.get("size_gb"), None if origins.ORIGIN_FIELDS & fields.keys() else _DEFAULT_GB
+        return size.min if isinstance(size, SizeRange) else size or default
+
+    def copied(self, copy: Snapshot) -> tuple[datetime, int] | None:
+        at = parse_time(copy.created_at) if copy.usable else None
+        return (at, copy.size or 0) if at is not None else None
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         return creating.match_of(spec, address)

@@ -98,4 +98,4 @@ def _tone(report: Report, change: Change) -> str:
     return _TONES.get(change.action, "")
 
 
-FORMAT = Format("html", RUNS, render, escape=numbered)
+FORMAT = Format("html", RUNS | {"inventory"}, render, escape=numbered)

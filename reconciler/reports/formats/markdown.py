@@ -81,6 +81,8 @@ def _blocks(report: Report) -> Iterator[str]:
         case PlanReport() | DriftReport() | ApplyReport():
             yield from _verdict(report)
             yield from _sections(report, sections_of(report))
+            if isinstance(report, PlanReport) and report.price is not None:
+                yield verdict.of_price(report.price)
             if report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
             if report.forecast is not None:

@@ -2,4 +2,6 @@
 
 from reconciler.reports.formats import Format
 
-FORMAT = Format("openmetrics", frozenset({"plan", "drift", "apply"}), lambda report: report.metrics)
+FORMAT = Format(
+    "openmetrics", frozenset({"plan", "drift", "apply", "inventory"}), lambda report: report.metrics
+)

@@ -296,6 +296,8 @@ def _body(report: Report) -> str:
     match report:
         case PlanReport():
             parts = [render_plan(report.plan, report.style, unchanged=report.unchanged)]
+            if report.price is not None:
+                parts.append(_joined([report.style.line(0, verdict.of_price(report.price))]))
             if report.rehearsal is not None:
                 parts.append(_joined(_rehearsal_lines(report.style, report.rehearsal)))
             if report.forecast is not None:
@@ -337,4 +339,4 @@ def _render_validation(report: ValidationReport) -> str:
     return _joined(map(visible, lines))
 
 
-FORMAT = Format("text", RUNS | {"graph", "page"}, render, in_parts=True)
+FORMAT = Format("text", RUNS | {"inventory", "graph", "page"}, render, in_parts=True)

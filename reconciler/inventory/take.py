@@ -1,0 +1,238 @@
+"""Takes the inventory: what there is on the platform, who owns it, its copies, its price. Sends only GET."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal
+
+from msgspec.structs import replace
+
+from reconciler.core.context import Origin
+from reconciler.core.diagnostics import Diagnostic, Severity, error
+from reconciler.core.model import Address, Deletion, Observation
+from reconciler.core.steps import Read
+from reconciler.importing.arrange import Entry, sort_out
+from reconciler.importing.ownership import Known, Live
+from reconciler.importing.search import Wanted, find_live
+from reconciler.importing.unmanaged import doubtful_objects, know
+from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson
+from reconciler.inventory.prices import Billed, Prices, gb_of
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import HasDetails, Importable, Look, TakesSpace
+from reconciler.manifests.load import Loaded
+from reconciler.project.identity import require_state
+from reconciler.project.looks import Seen, looks_at, record_looks, recorded_looks
+from reconciler.project.project import Project, read_all
+
+_UNUSED = timedelta(days=7)  # so long our own looks must have seen a volume without a machine
+_GAP = timedelta(days=2)  # what nobody looked at for longer may have had one in between
+_OWNERS: Mapping[str, Literal["declared", "recorded"]] = {
+    **dict.fromkeys(("known", "meant"), "declared"),
+    "recorded": "recorded",
+}
+_OF_DRILLS = "drill-"  # begins the names of what restore drills make and remove
+
+
+async def take_inventory(
+    project: Project,
+    loaded: Loaded,
+    origin: Origin,
+    root: Path,
+    other_environments: frozenset[Address],
+    *,
+    prices: Prices | None,
+    records: bool,
+    proposes: bool,
+) -> Inventory:
+    """Look at all apps and organizations that manifests and state name. `records`: keep the looks.
+
+    `loaded`, `other_environments`: as for an import. `proposes`: say of each undeclared object whether its
+    removal can be proposed. Raises ReconcilerError where nothing can be read, or the looks cannot be kept.
+    """
+    state = await (require_state(project) if records else project.store.load())
+    known = await know(project, state, loaded, root, other_environments)
+    wanted, unlisted = _wanted(known, project.capabilities)
+    found = await find_live(project, wanted, known_apps=(), is_new=lambda live: True)
+    at = found.at or project.clock.now()
+    there = [live for live in found.live if live.kind.role(TakesSpace) is not None and live.item.present]
+    doubtful, open_calls = doubtful_objects(there, state)
+    copies, unread = await _copies(project, there)
+    seen: Seen = {}
+    items: dict[tuple[str, str, str], ItemJson] = {}
+    unpriced: Counter[tuple[str, str]] = Counter()
+    for live in there:
+        scope, look = _scope(live, known), _role(live).look(live.item, at)
+        seen.setdefault(scope, {}).update(looks_at(live.kind, [live.item], at))
+        before = recorded_looks(state, scope).get((live.kind.name, live.id), ())
+        item = _item(live, look, known, copies.get(live.key), detached_since(before, look))
+        items[live.key] = _priced(item, prices, unpriced) if prices is not None else item
+    if records:
+        await record_looks(project, seen)
+    removals: Sequence[Entry] = ()
+    if proposes:
+        asked = [live for live in there if items[live.key].owner == "undeclared"]
+        kept = {live.key: _why_kept(items[live.key], at, is_doubtful=live.key in doubtful) for live in asked}
+        entries, skipped = sort_out((live for live in asked if not kept[live.key]), known)
+        kept |= {each.live.key: each.reason for each in skipped}
+        removals = [_removal(entry, items[entry.live.key]) for entry in entries]
+        for key, why in kept.items():
+            items[key] = replace(items[key], removal=f"not proposed: {why}" if why else "proposed")
+    problems = [*found.problems, *open_calls, *unlisted, *unread]
+    return Inventory(
+        list(items.values()),
+        [UnpricedJson(kind, region, count) for (kind, region), count in sorted(unpriced.items())],
+        removals,
+        [each for each in problems if each.code != "import-not-found"],  # what is gone, drift tells
+        replace(project.context(origin, state.lineage), at=at),
+        prices is not None,
+    )
+
+
+def _wanted(known: Known, capabilities: frozenset[str]) -> tuple[Wanted, Sequence[Diagnostic]]:
+    """All that can be listed, and by its id what nothing lists."""
+    organizations, alone, problems = set[str](), set[str](), list[Diagnostic]()
+    declared, records = {each.address: each for each in known.resources}, known.records.values()
+    outside = (role for kind in find_kinds().values() if (role := kind.role(Importable)) and not kind.in_app)
+    for kind in outside:
+        mine = [each for each in known.resources if each.address.kind == kind.name]
+        own = [each for each in records if each.address.kind == kind.name]
+        if kind.listing("-", capabilities) is not None:
+            organizations |= {kind.place(each, declared) for each in mine}
+            organizations |= {each.scope.removeprefix("org/") for each in own}
+            continue
+        alone |= {each.adopt_id or "" for each in mine} | {each.id for each in own}
+        why = f"{kind.name}s without a record are not seen: nothing lists them"
+        help = f"add `{kind.list_capability}` to `platform.capabilities` if your platform has it"
+        problems.append(Diagnostic("capability-missing", Severity.INFO, why, help=help))
+    return Wanted(known.apps(), sorted(organizations - {""}), alone=sorted(alone - {""})), problems
+
+
+async def _copies(
+    project: Project, there: Sequence[Live]
+) -> tuple[Mapping[tuple[str, str, str], CopiesJson], Sequence[Diagnostic]]:
+    """The usable copies of each object, by a GET each; errors for those that cannot be read."""
+    reads: dict[Read, Live] = {}
+    for live in there:
+        details = live.kind.role(HasDetails)
+        if details is not None and not live.item.bad_id:
+            address = Address(live.kind.name, "-", live.place if live.kind.in_app else None)
+            reads |= dict.fromkeys(details.details(address, live.id, project.capabilities).values(), live)
+    found, problems = dict[tuple[str, str, str], CopiesJson](), list[Diagnostic]()
+
+    def take(read: Read, observation: Observation) -> None:
+        live = reads[read]
+        role = _role(live)
+        if not observation.complete:
+            problems.append(
+                error("unreadable", f"cannot read {role.copies}s of {live}: {observation.problem}")
+            )
+            return
+        made = [one for item in observation.objects if (one := role.copied(item)) is not None]
+        times = [at for at, _ in made]
+        newest, oldest = max(times, default=None), min(times, default=None)
+        total = sum(size for _, size in made)
+        found[live.key] = CopiesJson(role.copies, len(made), total, newest, oldest)
+
+    await read_all(project, list(reads), take)
+    return found, problems
+
+
+def _role(live: Live) -> TakesSpace:
+    role = live.kind.role(TakesSpace)
+    assert role is not None
+    return role
+
+
+def _scope(live: Live, known: Known) -> str:
+    """The scope of its looks: that of its record, or that a manifest of it would have."""
+    owner = known.owner(live)
+    if owner is not None and owner in known.records:
+        return known.records[owner].scope
+    spec = live.kind.Spec.model_construct(**live.kind.declare(live.item, live.place, {}).spec)
+    return live.kind.scope(spec, Address(live.kind.name, "-", live.place if live.kind.in_app else None))
+
+
+def _item(
+    live: Live, look: Look, known: Known, copies: CopiesJson | None, since: datetime | None
+) -> ItemJson:
+    declared = live.kind.declare(live.item, live.place, known.given(live))
+    left_out = known.left_out(live, declared)
+    owner = known.owner(live)
+    return ItemJson(
+        kind=live.kind.name,
+        id=live.id,
+        name=live.item.name,
+        place=declared.place,
+        owner=_OWNERS[left_out.why] if left_out is not None else "undeclared",
+        address=str(owner) if owner is not None else None,
+        why=left_out.reason if left_out is not None else "",
+        region=live.item.region,
+        plan=getattr(live.item, "plan", None),
+        size_gb=look.size_gb,
+        used_bytes=look.used_bytes,
+        total_bytes=look.total_bytes,
+        attached=look.attached,
+        detached_since=since,
+        copies=copies,
+    )
+
+
+def _priced(item: ItemJson, prices: Prices, unpriced: Counter[tuple[str, str]]) -> ItemJson:
+    """`item` with what it costs. What has no price is counted in `unpriced`, by kind and region."""
+
+    def cost(kind: str, number: int, gb: Decimal | None) -> Decimal | None:
+        found = prices.monthly(Billed(kind, item.plan or "", item.region or "", number, gb))
+        if found is None and number:
+            unpriced[kind, item.region or ""] += number
+        return found
+
+    copies = item.copies
+    if copies is not None:
+        copies = replace(copies, monthly=cost(copies.kind, copies.count, gb_of(copies.bytes)))
+    gb = Decimal(item.size_gb) if item.size_gb is not None else None
+    return replace(item, monthly=cost(item.kind, 1, gb), copies=copies)
+
+
+# --- what may be removed ---
+
+
+def detached_since(looks: Sequence[Look], now: Look) -> datetime | None:
+    """Since when our own looks have seen it without a machine; None: it has one now, or nothing tells.
+
+    A gap between two looks ends the search: there may have been a machine in it.
+    """
+    since, later = None, now
+    for look in reversed(looks):
+        if now.attached is not False or look.attached is not False or later.at - look.at > _GAP:
+            break
+        since = later = look
+    return since.at if since is not None else None
+
+
+def _why_kept(item: ItemJson, at: datetime, *, is_doubtful: bool) -> str:
+    """Why nobody should remove it yet; "" where its removal can be proposed."""
+    if is_doubtful:
+        return "a call of unknown outcome may have made it"
+    if (item.name or "").startswith(_OF_DRILLS):
+        return "its name is that of a restore drill's object"
+    if item.attached is None:
+        return "the platform does not tell whether it is used"
+    if item.attached:
+        return "a machine holds it"
+    if item.detached_since is None:
+        return "no look has recorded since when it has no machine"
+    if at - item.detached_since < _UNUSED:
+        return f"it has had no machine for less than {_UNUSED.days} days, by our looks"
+    return ""
+
+
+def _removal(entry: Entry, item: ItemJson) -> Entry:
+    """A manifest that adopts the object, so that an apply deletes it once the manifest leaves again."""
+    said = (
+        f"Proposed for removal: without a machine since {item.detached_since:%Y-%m-%d %H:%M} UTC.",
+        "Apply this; then take the manifest out again: that plan deletes it, after a last snapshot.",
+    )
+    comments = {**entry.comments, (): (*entry.comments.get((), ()), *said)}
+    return replace(entry, lifecycle={"deletion": Deletion.DELETE.value}, comments=comments)
