@@ -40,7 +40,7 @@ from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
 from reconciler.project.looks import Seen as Looks
-from reconciler.project.looks import try_to_record, watching
+from reconciler.project.looks import record_looks, watching
 from reconciler.project.open import Options, Rates, open_project
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, settle_left
@@ -309,7 +309,7 @@ class Controller:
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self.statuses.save(project, self._every_s)
-                await try_to_record(project, looks)
+                await self._record(project, looks)
         except ReconcilerError as failure:
             self._note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at})
             return
@@ -326,6 +326,12 @@ class Controller:
                 acting = anyio.CancelScope()
                 self._busy[scope] = acting.cancel
                 tasks.start_soon(self._act, scope, acting)
+
+    async def _record(self, project: Project, looks: Looks) -> None:
+        try:
+            await record_looks(project, looks)
+        except ReconcilerError as failure:
+            self._tell("looks.unsaved", reason=reason_of(failure))
 
     @asynccontextmanager
     async def _open(self, loaded: Loaded, options: Options) -> AsyncIterator[Project]:

@@ -73,7 +73,7 @@ async def take_inventory(
     removals: Sequence[Entry] = ()
     if proposes:
         asked = [live for live in there if items[live.key].owner == "undeclared"]
-        kept = {live.key: _why_kept(items[live.key], at, is_doubtful=live.key in doubtful) for live in asked}
+        kept = {live.key: _why_kept(items[live.key], at, known, live.key in doubtful) for live in asked}
         entries, skipped = sort_out((live for live in asked if not kept[live.key]), known)
         kept |= {each.live.key: each.reason for each in skipped}
         removals = [_removal(entry, items[entry.live.key]) for entry in entries]
@@ -211,8 +211,10 @@ def detached_since(looks: Sequence[Look], now: Look) -> datetime | None:
     return since.at if since is not None else None
 
 
-def _why_kept(item: ItemJson, at: datetime, *, is_doubtful: bool) -> str:
+def _why_kept(item: ItemJson, at: datetime, known: Known, is_doubtful: bool) -> str:
     """Why nobody should remove it yet; "" where its removal can be proposed."""
+    if known.siblings.unread:
+        return f"it may be of environment `{known.siblings.unread[0]}`, whose state cannot be read here"
     if is_doubtful:
         return "a call of unknown outcome may have made it"
     if (item.name or "").startswith(_OF_DRILLS):

@@ -25,7 +25,7 @@ from reconciler.approvals.judging import NOTHING, Given, Judged, judge, needed_b
 from reconciler.approvals.windows import Windows
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
-from reconciler.core.errors import Refused, StoreError
+from reconciler.core.errors import ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
@@ -36,7 +36,7 @@ from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed, made_elsewhere
 from reconciler.planning.saved import SavedPlan, load_saved
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
-from reconciler.project.looks import Seen, try_to_record, watching
+from reconciler.project.looks import Seen, record_looks, watching
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
@@ -83,7 +83,7 @@ async def apply(
             while (applied := await attempt.plan_and_run()) is None:
                 pass
             if not applied.declined and not applied.interrupted:
-                await try_to_record(project, attempt.seen)
+                await attempt.record_looks()
             with suppress(StoreError):  # what was done counts, also where the state cannot be read
                 state = await project.store.load()
                 applied = replace(applied, head=state_head(state.lineage, state.heads))
@@ -169,6 +169,13 @@ class _Attempt(Struct, frozen=True):
             raise
         await remember_ended(project, desired, terms, applied.results)
         return applied
+
+    async def record_looks(self) -> None:
+        """Keep what was seen. What was done counts, also where that fails."""
+        try:
+            await record_looks(self.project, self.seen)
+        except ReconcilerError as failure:
+            self.project.reporter.note(f"what was seen is not recorded: {failure.message}")
 
     async def _settled_plan(self, state: State) -> tuple[Plan, State]:
         """A plan that knows the outcomes of the calls before it, and the state that it was made by.

@@ -21,7 +21,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.execution.decisions import Content, recall, remember_seen
@@ -71,14 +70,6 @@ async def record_looks(project: Project, seen: Seen) -> None:
     if state.lineage:
         notes = {_note(scope): partial(_with, looks) for scope, looks in seen.items() if looks}
         await remember_seen(project.store, project.actor(), notes, state)
-
-
-async def try_to_record(project: Project, seen: Seen) -> None:
-    """As `record_looks`. A failure is told, and fails nothing else."""
-    try:
-        await record_looks(project, seen)
-    except ReconcilerError as failure:
-        project.reporter.note(f"what was seen is not recorded: {failure.message}")
 
 
 def _note(scope: str) -> str:

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
+from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Look
 from reconciler.project import looks
 from reconciler.project.looks import fold, record_looks, recorded_looks
+from reconciler.services.machines.wire.volume import Volume
 from reconciler.state.chain import state_head
-from reconciler.state.store import JournalEntry, Lease, Store
+from reconciler.state.store import REMEMBERED, JournalEntry, Lease, Store
 from tests.execution.stage import START, Stage, cluster, plan, volume
 from tests.state.doubles import spooling
 
@@ -159,6 +161,16 @@ async def test_the_head_that_an_apply_names_is_that_after_its_look(stage: Stage)
     applied = await stage.apply(volume())
     state = await stage.store.load()
     assert applied.head == state_head(state.lineage, state.heads)
+
+
+def test_only_what_is_there_under_a_valid_id_is_looked_at() -> None:
+    found = [Volume(id="vol_1"), Volume(id="vol_2", state="pending_destroy"), Volume(id="../x")]
+    assert looks.looks_at(find_kinds()["Volume"], found, START).keys() == {("Volume", "vol_1")}
+
+
+def test_the_note_of_an_organization_has_an_address_that_reads_back_the_same() -> None:
+    address = Address(REMEMBERED, looks._note("org/acme"))
+    assert Address.parse(str(address)) == address
 
 
 def test_amounts_are_kept_to_the_mib() -> None:

@@ -21,6 +21,7 @@ from reconciler.inventory.page import Inventory, inventory_report
 from reconciler.inventory.prices import Prices, Row
 from reconciler.inventory.take import detached_since, take_inventory
 from reconciler.kinds.roles import Look
+from reconciler.planning.conflicts import Siblings
 from reconciler.project import looks
 from reconciler.reports.formats import find_format
 from reconciler.state.store import REMEMBERED, WHOLE_STATE, Event, JournalEntry, State
@@ -251,6 +252,18 @@ def test_what_a_call_of_unknown_outcome_may_have_made_is_never_proposed(scene: S
     found = taken(scene, {"vol_b": WEEK}, proposes=True)
     assert found.removals == []
     assert found.items[0].removal == "not proposed: a call of unknown outcome may have made it"
+
+
+def test_nothing_is_proposed_while_another_environment_cannot_be_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unread(config: object) -> Siblings:
+        return Siblings({}, ("prod",))
+
+    monkeypatch.setattr("reconciler.importing.unmanaged.read_siblings", unread)
+    found = taken(shop(scene, volume("vol_b", name="b")), {"vol_b": WEEK}, proposes=True)
+    assert found.removals == []
+    assert found.items[0].removal.startswith("not proposed: it may be of environment `prod`")
 
 
 held = st.lists(st.tuples(st.integers(0, 20 * 24), st.sampled_from([True, False, None])), max_size=30)
