@@ -33,7 +33,8 @@ CONTROLLER = {
     f"reconciler.controller.{name}"
     for name in ("hooks", "inventory_metrics", "metrics", "run_metrics", "web")
 }
-OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
+OBJECTS = {"reconciler.state.places.objects"}
+POSTGRES = {"reconciler.state.places.postgres", "reconciler.drills.checks.cluster"}
 
 
 def requirements(package: str, extra: str = "") -> list[Requirement]:

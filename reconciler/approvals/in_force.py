@@ -31,7 +31,7 @@ from reconciler.approvals.rules import (
 )
 from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, has_errors, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord, is_scratch
 from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.execution.decisions import Content, recall, remember
 from reconciler.guardrails.files import require_limits
@@ -98,6 +98,15 @@ class Terms(Struct, frozen=True):
         records = self.state.records
         acts = {records[address].scope for address in touched(self.plan) if address in records}
         return declared_scopes(self.resources.values()) | acts
+
+    @property
+    def scratch(self) -> frozenset[Address]:
+        """The addresses of what drills restore into: nobody has to approve what is done to them."""
+        return frozenset(
+            change.address
+            for change in self.plan.changes
+            if is_scratch(change.address, self.resources, self.state.records)
+        )
 
     @property
     def by_agent(self) -> bool:

@@ -303,13 +303,14 @@ def _against_limits(terms: Terms, found: InForce, spent: Any = None) -> _Against
         return _AgainstLimits()
     from reconciler.guardrails.rules import judge_rules  # few projects have guardrails
 
-    judged = judge_rules(limits, terms.plan, terms.resources, terms.state.records)
+    plan = terms.plan.without(terms.scratch.intersection(terms.plan.deletes))
+    judged = judge_rules(limits, plan, terms.resources, terms.state.records)
     if spent is None:
         return _AgainstLimits(judged.findings)
     from reconciler.approvals.budgets import judge_budgets
     from reconciler.approvals.spent import uses_of_plan
 
-    plan, context = terms.plan, terms.plan.context
+    context = plan.context
     own, held = uses_of_plan(plan), terms.scopes  # a run of the plan will hold those that it needs
     over = judge_budgets(limits, own, spent, held, context.environment, context.at)
     return _AgainstLimits(judged.findings, over)
@@ -322,7 +323,7 @@ def needed_by(terms: Terms) -> Sequence[Needed]:
 
 def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
     """The rules in force, and those of them that the plan must be approved by."""
-    found, plan = terms.in_force(), terms.plan
+    found, plan = terms.in_force(), terms.plan.without(terms.scratch)
     authority = terms.authority
     rules, environment = found.said.approvals, plan.context.environment
     return found, needed(rules, plan, environment, _Sizes(terms), authority.variables)

@@ -39,6 +39,7 @@ class Windows:
 
     def __init__(self, terms: Terms, stepped_over: Collection[str] = ()) -> None:
         self._plan = terms.plan
+        self._scratch = terms.scratch
         self._ask = _asked(terms)
         self._stepped_over = stepped_over
         self._changes = {change.address: change for change in terms.plan.changes}
@@ -50,6 +51,8 @@ class Windows:
         """What `change` waits for at that time; None: it may go out. `stepped_over`: but for windows."""
         if self._ask is None:
             return None
+        if change.address in self._scratch and change.action is Action.DELETE:
+            return None  # what a drill has left is removed at any time
         over = stepped_over or str(change.address) in self._stepped_over
         return self._ask(change.impact, change.actions, at, stepped_over=over)
 

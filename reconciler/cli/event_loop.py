@@ -25,8 +25,8 @@ class Watch:
     def __init__(self) -> None:
         self._executor: Executor | None = None
 
-    def follow(self, executor: "Executor") -> None:
-        """From now on, a signal stops `executor`: running calls end, no new ones start."""
+    def follow(self, executor: "Executor | None") -> None:
+        """A signal stops `executor` from now on: running calls end, no new ones start. None: it has ended."""
         self._executor = executor
 
     def act(self, scope: anyio.CancelScope) -> None:

@@ -25,6 +25,7 @@ VERBS = {
         "apply": Verb("apply", "make the platform match the manifests"),
         "controller": Verb("controller", "run by itself: look, do what is allowed, propose the rest"),
         "drift": Verb("drift", "show what changed on the platform without us"),
+        "drill": Verb("drill", "restore a copy, look at it, and delete it again"),
         "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
         "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),
         "resolve": Verb("objects", "settle a call with an unknown outcome"),

@@ -39,6 +39,7 @@ from reconciler.execution.open_intents import parse_intent
 from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
+from reconciler.project.drill import ONE_AT_A_TIME, due, run_drills
 from reconciler.project.looks import Seen as Looks
 from reconciler.project.looks import record_looks, watching
 from reconciler.project.open import Options, Rates, open_project
@@ -269,6 +270,8 @@ class Controller:
             tasks.start_soon(self._probe, self._probing, tasks, loaded, probed, names)
         if healthy := free - failing:
             await self._look_at(tasks if acts else None, loaded, healthy, names)
+        if acts and wanted is None and loaded.section.mode == "apply" and ONE_AT_A_TIME not in self._busy:
+            await self._begin_drills(tasks, loaded)
 
     async def _scopes(self, loaded: Loaded) -> Collection[str]:
         """All scopes that are declared or recorded. Takes up what the state keeps, and which are ours."""
@@ -371,6 +374,36 @@ class Controller:
             del self._busy[scope]
             if scope in self._schedule.again:
                 self.hurry()
+
+    async def _begin_drills(self, tasks: TaskGroup, loaded: Loaded) -> None:
+        with suppress(ReconcilerError):  # the next look tells
+            state = await self._state.load(loaded.config, loaded.state_url)
+            if due(loaded.desired, state, (), self._clock.now()) and not self._stopped.is_set():
+                drilling = anyio.CancelScope()
+                self._busy[ONE_AT_A_TIME] = drilling.cancel
+                tasks.start_soon(self._drill, loaded, drilling)
+
+    async def _drill(self, loaded: Loaded, drilling: anyio.CancelScope) -> None:
+        """Run the drills that are due: they change nothing but their own scratch objects."""
+
+        def follow(executor: Executor | None) -> None:
+            self._busy[ONE_AT_A_TIME] = executor.stop if executor is not None else drilling.cancel
+            if self._stopped.is_set():
+                self._busy[ONE_AT_A_TIME]()
+
+        try:
+            with drilling:
+                options = Options(loaded.state_url, take_signals=False)
+                async with self._open(loaded, options) as project:
+                    for ran in await run_drills(project, loaded.desired, on_executor=follow):
+                        passed = ran.result is not None and ran.result.passed
+                        self._tell("drill.ended", drill=str(ran.drill), of=str(ran.of), passed=passed)
+        except Locked:
+            pass  # another one runs them
+        except ReconcilerError as failure:
+            self._tell("drill.refused", reason=reason_of(failure))
+        finally:
+            del self._busy[ONE_AT_A_TIME]
 
     async def _sent_and_proposed(self, scope: str, loaded: Loaded, project: Project) -> Seen | None:
         """None: another look tells."""

@@ -21,6 +21,9 @@ _GAUGES = {
     "scope_owed_since_timestamp_seconds": ("The oldest of them.", "scope"),
     "scope_open_questions": ("Calls that a person has to settle.", "scope"),
     "objective_due_timestamp_seconds": ("When it will be missed.", "scope", "address", "objective"),
+    "drill_last_success_timestamp_seconds": ("The last good restore drill.", "scope", "address"),
+    "drill_recovery_seconds": ("How long its restore took.", "scope", "address"),
+    "drill_lost_seconds": ("How old the newest data was that it restored.", "scope", "address"),
     "suspended_scopes": ("Scopes that people suspended.",),
 }
 _COUNTERS = {
@@ -62,6 +65,10 @@ def _samples(view: View) -> Iterator[tuple[str, datetime | float | None, *tuple[
             yield "scope_open_questions", seen.questions, scope
             for (address, objective), at in seen.due.items():
                 yield "objective_due_timestamp_seconds", at, scope, address, objective
+            for address, good in seen.proven.items():
+                yield "drill_last_success_timestamp_seconds", good.at, scope, address
+                yield "drill_recovery_seconds", good.recovery_s, scope, address
+                yield "drill_lost_seconds", good.lost_s, scope, address
     yield "suspended_scopes", sum(each.status is Status.SUSPENDED for each in view.statuses.values())
     for outcome, number in view.calls.items():
         yield "calls", number, outcome

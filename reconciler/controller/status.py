@@ -9,9 +9,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import (
+    DRILL_FAILED,
+    DRILL_OVERDUE,
     FOUND_BY_DRIFT,
     IN_FLIGHT,
     OWED_OVERDUE,
+    RECOVERY_SLOWER,
     UNKNOWN_OUTCOME,
     Diagnostic,
     Severity,
@@ -21,6 +24,7 @@ from reconciler.core.model import Address, Change, Owed, Resource
 from reconciler.core.steps import Plan
 from reconciler.core.words import counted
 from reconciler.drift.find import Drift
+from reconciler.drills.results import Result
 from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.project.scopes import recorded_bindings
@@ -78,7 +82,8 @@ class Seen(Struct, frozen=True):
     """What one look says of one scope. `acts`: whether an apply would do or settle anything there.
 
     `owed`: how many restarts are owed, the oldest since `owed_since`. `questions`: how many are open.
-    `due`: when objectives will be missed if nothing is done, by address and name.
+    `due`: when objectives will be missed if nothing is done, by address and name. `proven`: the last good
+    drill, by address.
     """
 
     status: Status
@@ -88,6 +93,7 @@ class Seen(Struct, frozen=True):
     owed_since: datetime | None = None
     questions: int = 0
     due: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    proven: Mapping[str, Result] = field(default_factory=dict)
 
     @property
     def success(self) -> bool:
@@ -149,6 +155,9 @@ class Look(Struct, frozen=True):
         due = self._by_scope(
             (address, ((str(address), name), at)) for (address, name), at in self.drift.due.items()
         )
+        proven = self._by_scope(
+            (proof.of, (str(proof.of), proof.good)) for proof in self.drift.proofs if proof.good is not None
+        )
         return {
             scope: replace(
                 _seen(
@@ -164,6 +173,7 @@ class Look(Struct, frozen=True):
                 owed_since=min(self._owed_since(owed.get(scope, ())), default=None),
                 questions=_questions(of_drift[scope] + of_plan[scope]),
                 due=dict(due.get(scope, ())),
+                proven=dict(proven.get(scope, ())),
             )
             for scope in looked_at
         }
@@ -193,6 +203,7 @@ class Look(Struct, frozen=True):
 
 
 _NEW = frozenset({"nothing-recorded"})  # of a project that begins
+_OF_DRILLS = {DRILL_FAILED, DRILL_OVERDUE, RECOVERY_SLOWER}
 _SEEN = FOUND_BY_DRIFT | _NEW
 _UNREAD = frozenset({"unreadable", "platform-down", "state-missing", "many-missing"})
 
@@ -224,6 +235,8 @@ def _seen(
         return Seen(Status.UNKNOWN, in_a_line(found))
     if drifted:
         return Seen(Status.DRIFTED, _told(drifted))
+    if (found := _first(drift, _OF_DRILLS)) is not None:
+        return Seen(Status.DRIFTED, in_a_line(found))
     if (found := _first(drift, {OWED_OVERDUE})) is not None:
         return Seen(Status.OWED, found.message)
     refused = next(_errors(problem for problem in both if problem.code not in _NEW), None)

@@ -18,7 +18,16 @@ APPROVAL_NEEDED = (
     "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused
 )
 OWED_OVERDUE = "owed-overdue"  # of work that should have been done by now
-FOUND_BY_DRIFT = frozenset({REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE})  # its exit is 2
+DRILL_FAILED = "drill-failed"
+DRILL_OVERDUE = "drill-overdue"
+RECOVERY_SLOWER = "recovery-slower"
+# The exit of drift is 2.
+FOUND_BY_DRIFT = frozenset(
+    {
+        *(REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE),
+        *(DRILL_FAILED, DRILL_OVERDUE, RECOVERY_SLOWER),
+    }
+)
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 

@@ -63,6 +63,10 @@ class Diagnosed(ReconcilerError):
         self.diagnostics = tuple(diagnostics)
 
 
+class ExtraMissing(ReconcilerError):
+    """A library of an extra is not installed here."""
+
+
 class ManifestError(Diagnosed):
     """The manifests or the settings hold errors."""
 

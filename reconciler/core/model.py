@@ -70,10 +70,18 @@ class Address(NamedTuple):
 
 
 class Deletion(StrEnum):
-    """What happens to an object whose manifest has left."""
+    """What happens to an object whose manifest has left.
+
+    SCRATCH: it is what a drill restores into. A manifest cannot say that. Its name begins with
+    `SCRATCH_NAME`, and drills delete it without asking anybody.
+    """
 
     RETAIN = "retain"
     DELETE = "delete"
+    SCRATCH = "scratch"
+
+
+SCRATCH_NAME = "drill-"  # reserved: no manifest may name an object so
 
 
 class Lifecycle(Saved, frozen=True):
@@ -248,6 +256,14 @@ class Observation(Struct, frozen=True):
     at: datetime
     problem: str = ""
     cause: str = ""
+
+
+def is_scratch(
+    address: Address, resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> bool:
+    """Whether the object is what a drill restores into, as the resource or the record says."""
+    known = resources.get(address) or records.get(address)
+    return known is not None and known.lifecycle.deletion is Deletion.SCRATCH
 
 
 def owing(record: StateRecord, owed: Obligation) -> StateRecord:

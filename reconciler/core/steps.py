@@ -6,7 +6,7 @@ templates. A plan therefore shows, stores and runs the same thing.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -426,6 +426,14 @@ class Plan(Saved, frozen=True):
         said = [change.address for change in self.changes if change.action is Action.DELETE]
         sent = [step.address for step in self.steps if step.call.method == "DELETE" or step.effect.removes]
         return tuple(dict.fromkeys((*said, *sent)))
+
+    def without(self, addresses: Collection[Address]) -> "Plan":
+        """The plan without the changes and calls of `addresses`."""
+        if not addresses:
+            return self
+        changes = tuple(change for change in self.changes if change.address not in addresses)
+        steps = tuple(step for step in self.steps if step.address not in addresses)
+        return replace(self, changes=changes, steps=steps)
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

@@ -172,15 +172,17 @@ class _Doctor:
                 open_state(self.config, Opening(self.url, read_only=True)) as store,
                 open_project(self.config, options, Reporter(), (), desired.policies, store) as project,
             ):
-                compared = fine("objects", "none is recorded")
+                found = [fine("objects", "none is recorded")]
                 if state.records:
-                    compared = check_objects(await find_drift(project, desired))
+                    drift = await find_drift(project, desired)
+                    proven = [f"{proof.of}: {proof.proven(self.clock.now())}" for proof in drift.proofs]
+                    found = [check_objects(drift), *([fine("drills", "; ".join(proven))] if proven else ())]
                 older = await older_objects(project, desired.by_address)
         except ReconcilerError as failure:
             return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]
         except ValueError:  # an open call that an older version wrote
             return [suspicious("objects", "not compared: not all that the state holds can be understood")]
-        return [compared, *map(_older, older)]
+        return [*found, *map(_older, older)]
 
 
 def _older(found: Diagnostic) -> Check:

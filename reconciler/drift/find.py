@@ -24,6 +24,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Plan, Read
 from reconciler.drift.unrecorded import left_open, unrecorded
+from reconciler.drills.results import Proof, findings, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
@@ -60,7 +61,8 @@ class Drift(Struct, frozen=True):
     """A plan without steps, and the compared object behind each of its changes.
 
     `unmanaged`: changes of fields that no manifest declares; they are not in the plan. `without_manifest`:
-    addresses that were compared although no manifest names them. `due`: by address and objective.
+    addresses that were compared although no manifest names them. `due`: by address and objective. `proofs`:
+    what drills prove.
     """
 
     plan: Plan
@@ -68,6 +70,7 @@ class Drift(Struct, frozen=True):
     unmanaged: Sequence[Change] = ()
     without_manifest: Collection[Address] = ()
     due: Mapping[tuple[Address, str], datetime] = field(default_factory=dict)
+    proofs: Sequence[Proof] = ()
 
     @property
     def declared(self) -> Mapping[Address, Span]:
@@ -140,6 +143,11 @@ class _Comparison:
         self.older = Older(state, self.declared, capabilities)
         self.by_read = self._reads()
         self.owed = owed_work(self.records)
+        self.proofs = [
+            proof
+            for proof in proofs(desired.policies, desired.resources, state)
+            if proof.of not in self.outside
+        ]
 
     def _in_focus(self, address: Address) -> bool:
         return self.desired.focus is None or address in self.desired.focus
@@ -254,7 +262,7 @@ class _Comparison:
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))
-        return Drift(plan, self.drifted, unmanaged, without, self.more.due)
+        return Drift(plan, self.drifted, unmanaged, without, self.more.due, self.proofs)
 
     async def _judge_answers(self, compared: int) -> None:
         """Judge the objects that took a second read. Add the problems that only all answers together show."""
@@ -294,6 +302,7 @@ class _Comparison:
             *missing,
             *self.older.note(),
             *overdue(self.owed, self.project.clock.now()),
+            *findings(self.proofs, self.project.clock.now()),
             *sorted(self.remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic(NOT_COMPARED, Severity.INFO, text.format(n)) for text, n in self.unseen.items()),
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.lookup import NOTHING, Lookup
-from reconciler.core.model import Deletion, Obligation
+from reconciler.core.model import SCRATCH_NAME, Deletion, Obligation
 from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
 from reconciler.core.uses import Uses, sent_gb
 from reconciler.execution.intents import Intent
@@ -152,9 +152,14 @@ def _why_not(run: Run, step: Step, path: str) -> str:
         return "does not do what the step says"
     if removes and str(step.address) not in run.approved_deletes:
         return "was not approved"
-    if removes and (record is None or began is None or record.id != began.id or record.inferred):
+    if removes and (record is None or began is None or record.id != began.id):
+        return "would delete what was not recorded before this run"
+    deletion = began.lifecycle.deletion if began is not None else Deletion.RETAIN
+    if removes and record is not None and record.inferred and deletion is not Deletion.SCRATCH:
         return "would delete what was not recorded with certainty before this run"
-    if removes and began is not None and began.lifecycle.deletion is not Deletion.DELETE:
+    if removes and deletion is Deletion.SCRATCH and not step.address.name.startswith(SCRATCH_NAME):
+        return "would delete what no drill has made"
+    if removes and deletion is Deletion.RETAIN:
         return "would delete what is recorded with lifecycle deletion: retain"
     if step.effect.id_path is not None or step.effect.known_id:
         return ""

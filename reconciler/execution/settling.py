@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.errors import Down, PlatformError, TransportError
 from reconciler.core.lookup import matching, possible
-from reconciler.core.model import Observation
+from reconciler.core.model import Deletion, Observation
 from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
@@ -59,10 +59,12 @@ def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
 
     An object that is already attached may still be ours: it is neither taken nor ignored, nor is one that is
     smaller than what was sent. A snapshot may be taken on evidence alone: any snapshot of its volume will do.
+    So may a drill's object, whose name is given once.
     """
     if not found:
         return Settlement("not_landed")
-    may_infer = limits.adopt_inferred or not intent.creates
+    scratch = intent.lifecycle.deletion is Deletion.SCRATCH
+    may_infer = limits.adopt_inferred or not intent.creates or scratch
     if len(found) == 1 and may_infer and matching(intent.match or {}, found) and _is_free(intent, found[0]):
         return Settlement("landed", found[0].id)
     return _undecided(item.id for item in found)

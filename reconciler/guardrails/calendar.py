@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from reconciler.core.cron import first_after
 from reconciler.core.model import Action, Impact, Waits
 from reconciler.core.spans import parse_span
-from reconciler.guardrails.cron import first_after
 from reconciler.guardrails.limit import Limit
 
 _MOST = 5000  # ends of what holds that are looked at, before nobody can tell when a change may go out

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ExtraMissing
 from reconciler.guardrails import EXTRA
 
 # Types of variables. With `?`, the value may be null, which an expression can ask for.
@@ -24,10 +24,6 @@ _CALL = "reconciler.Call"
 _MISTAKE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+)")
 _UNKNOWN = re.compile(r'No value with name "([^"]+)"')
 _OVERLOAD = re.compile(r"No matching overloads found : (.+)")
-
-
-class EngineMissing(ReconcilerError):
-    """The library is not installed here."""
 
 
 class Mistake(NamedTuple):
@@ -88,7 +84,7 @@ def _reason(said: str, known: Mapping[str, Any]) -> str:
 
 
 def compiled(text: str, types: Mapping[str, str]) -> Expression:
-    """The condition `text` over variables of these `types`. Raises Mistaken, and EngineMissing."""
+    """The condition `text` over variables of these `types`. Raises Mistaken, and ExtraMissing."""
     return _compiled(text, tuple(sorted(types.items())))
 
 
@@ -136,7 +132,7 @@ def _environments(types: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
         from cel_expr_python import cel  # type: ignore[import-untyped]  # it says no types
         from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
     except ImportError as missing:
-        raise EngineMissing(
+        raise ExtraMissing(
             f"guardrails need {missing.name or 'a library'}, which is not installed here",
             help=f"install the extra: pip install '{EXTRA}'",
         ) from None

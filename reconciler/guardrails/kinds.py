@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator
 from pydantic import Field as Describe
 
+from reconciler.core.cron import checked_cron, checked_zone
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.errors import ExtraMissing
 from reconciler.core.model import IMPACTS
 from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
-from reconciler.guardrails.cron import checked_cron, checked_zone
-from reconciler.guardrails.engine import EngineMissing, Mistake, Mistaken, compiled
+from reconciler.guardrails.engine import Mistake, Mistaken, compiled
 from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
@@ -103,7 +104,7 @@ class Guardrail(GuardrailKind):
                 types = types_of(kind, resources=spec.judges == "resources")
                 try:
                     compiled(text, types)
-                except EngineMissing as missing:
+                except ExtraMissing as missing:
                     yield error(
                         "policy-engine-missing", missing.message, span("spec", field), help=missing.help
                     )

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct, field
 from pydantic import ValidationError
 
-from reconciler.core.model import Address, Path
+from reconciler.core.model import SCRATCH_NAME, Address, Path
 from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import Declared, holds_secrets
+from reconciler.kinds.roles import Declared, Restorable, holds_secrets
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63
@@ -49,6 +49,7 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         elif refused := (
             _unusable(live, declared)
             or declared.refused
+            or _of_a_drill(live, declared)
             or _overruled(live, declared, given)
             or _listed_before(live, places)
         ):
@@ -82,6 +83,12 @@ def _unusable(live: Live, declared: Declared) -> str:
         name = failure.errors(include_url=False, include_input=False)[0]["loc"][0]
         return f"a manifest cannot contain its `{name}`"
     return "a manifest cannot contain its id" if live.item.bad_id else ""
+
+
+def _of_a_drill(live: Live, declared: Declared) -> str:
+    """The reason why an object with a name that drills give is left alone; "" for any other."""
+    scratch = live.kind.role(Restorable) is not None and (declared.name or "").startswith(SCRATCH_NAME)
+    return "its name is one that restore drills give" if scratch else ""
 
 
 def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ class Subject(Struct, frozen=True):
     @property
     def to_delete(self) -> bool:
         """Whether the manifest has left, and its object is to be deleted."""
-        return self.resource is None and self.lifecycle.deletion is Deletion.DELETE
+        return self.resource is None and self.lifecycle.deletion is not Deletion.RETAIN
 
     def known_id(self) -> str | OutputRef:
         """Return the platform's id, or a reference to the one in the answer to an earlier step."""

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, as_warning, error
 from reconciler.core.model import (
+    SCRATCH_NAME,
     Action,
     Address,
     FieldChange,
@@ -83,8 +84,8 @@ class SendsSecret(ABC):
     """Its manifests hold a secret value, or name the source of one: no message quotes them."""
 
     @abstractmethod
-    def secret(self, resource: Resource) -> SecretRef:
-        """Return the secret value that this resource sends, or signs with."""
+    def secret(self, resource: Resource) -> SecretRef | None:
+        """Return the secret value that this resource sends, signs or connects with; None: it has none."""
 
 
 class SetsSecrets(ABC):
@@ -275,12 +276,45 @@ class FillsUp(ABC):
         """Return the amounts of an object that must not exceed it, in bytes by name, from its `fields`."""
 
 
+def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic]:
+    """Yield an error for a name that only drills give."""
+    named = {
+        ("metadata", "name"): resource.address.name,
+        ("spec", "name"): getattr(resource.spec, "name", None),
+    }
+    for path, name in named.items():
+        if name is not None and name.startswith(SCRATCH_NAME) and kind.role(Restorable) is not None:
+            yield error(
+                "bad-name",
+                f"`{name}` is a name that only restore drills give: they delete what they find under it",
+                resource.span(*path),
+                help=f"choose a name that does not begin with `{SCRATCH_NAME}`; an object that has it "
+                "already can be named by `metadata.id`",
+            )
+
+
 class HasDetails(ABC):
     """`show` prints more of it than its own read tells."""
 
     @abstractmethod
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         """Return more GETs whose answers `show` prints, by name."""
+
+
+class Restorable(HasDetails, TakesSpace):
+    """Its objects can be restored into a new one, which is what a drill proves."""
+
+    @abstractmethod
+    def why_no_drill(self, capabilities: frozenset[str], *, newest: bool) -> str:
+        """Return why no drill can run on this platform; "" where one can. `newest`: of the newest copy."""
+
+    @abstractmethod
+    def restoring(self, source: Resource, live: Any, copy: Any, before: datetime | None) -> Any:
+        """Return the spec of a new object with the data of `copy`, or those of the moment `before`."""
+
+    @abstractmethod
+    def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
+        """Return host and port of the endpoint `name` of a restored object; None: nobody can look into it."""
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord, is_scratch
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
@@ -163,6 +163,13 @@ def _hindrance(
             f"{source} cannot become {end} while the outcome of a call is unknown",
             entry.span("spec", "from"),
             help="settle that call first, as the other message says",
+        )
+    if is_scratch(source, {}, records):
+        return error(
+            "move-conflict",
+            f"{source} is what a drill has made, and deletes again",
+            entry.span("spec", "from"),
+            help="to keep what it restored, write a manifest that restores it",
         )
     twin = records.get(end) or next((records[other] for other in others), None)
     if twin is not None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.core.diagnostics import FOUND_BY_DRIFT, RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.reports.escape import visible
 from reconciler.reports.findings import DRIFT, findings_of
@@ -97,8 +97,8 @@ def events_of(report: Report, run: Run) -> list[Event]:
     failures = list(_failures(report, places))
     if failures or run.exit_code == _FAILED:
         found.append(("failed", failures))
-    if isinstance(report, DriftReport) and report.plan.changes and run.exit_code:
-        found.append(("drift", list(_drift(report, places))))
+    if isinstance(report, DriftReport) and run.exit_code and (drift := list(_drift(report, places))):
+        found.append(("drift", drift))
     if isinstance(report, ApplyReport) and report.owed:
         found.append(("owed", list(_owed(report, places))))
     warned = [_item(item, places, item.message) for item in report.diagnostics if item.code in _WARNED]
@@ -163,14 +163,15 @@ def _is_failure(problem: Diagnostic) -> bool:
 
 
 def _drift(report: DriftReport, places: Places) -> Iterator[Item]:
-    """The drifted objects; for a deleted one, also the warnings about its remains."""
+    """The drifted objects, and warnings that count as drift, or are about the remains of a deleted one."""
     for found in findings_of(report):
         if found.code == DRIFT and found.severity is not Severity.INFO:
             (address,) = found.about
             yield Item(address, found.message.removeprefix(f"{address} "), places.get(address, ""))
     moved = {str(change.address) for change in report.plan.changes}
     for problem in report.diagnostics:
-        if problem.severity is Severity.WARNING and moved.intersection(problem.addresses):
+        counts = problem.code in FOUND_BY_DRIFT or moved.intersection(problem.addresses)
+        if problem.severity is Severity.WARNING and counts:
             yield _item(problem, places, f"warning[{problem.code}]: {problem.message}; {problem.help}")
 
 

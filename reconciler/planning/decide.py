@@ -14,6 +14,7 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error, warning
 from reconciler.core.model import (
     DELETION_SENT,
+    SCRATCH_NAME,
     Action,
     Address,
     Deletion,
@@ -164,7 +165,11 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         advice = accepting(kind, record, moved) if moved else ()
         reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Decision(Action.RETAIN, reason=reason, advice=advice)
-    if record.inferred:
+    if record.lifecycle.deletion is Deletion.SCRATCH:
+        named = getattr(live, "name", None)
+        if not str(named).startswith(SCRATCH_NAME):
+            return refuse(renamed_scratch(subject, named))
+    elif record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
             "delete-inferred",
@@ -175,6 +180,29 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         return refuse(problem)
     decision = kind.remove(subject)
     return replace(decision, reason=decision.reason + changed)
+
+
+def left_by_a_drill() -> Decision:
+    """The decision about what a drill restored into and did not delete, in every plan but that of a drill."""
+    drill = command("drill")
+    return Decision(
+        Action.RETAIN,
+        reason=f"a drill that did not end has left it; the next one deletes it: `{drill}`",
+        advice=(drill,),
+    )
+
+
+def renamed_scratch(subject: Subject, named: str | None) -> Diagnostic:
+    """The error for a drill's object that has another name now: somebody may have taken it into use."""
+    assert subject.record is not None
+    forget = command("state", "forget", subject.address)
+    return error(
+        "delete-inferred",
+        f"`{subject.address}` ({subject.record.id}) is called {named} on the platform, a name that no drill "
+        "gives: it is not deleted",
+        help=f"if somebody uses it, run `{forget}`",
+        advice=(forget,),
+    )
 
 
 def not_seen(why: str) -> Decision:

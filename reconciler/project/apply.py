@@ -28,6 +28,7 @@ from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
 from reconciler.core.errors import ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
+from reconciler.drills.results import not_recoverable, proofs, unproven
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import load_with_holders, parse_intent
 from reconciler.planning.declared import Desired
@@ -222,7 +223,9 @@ class _Attempt(Struct, frozen=True):
         creates = creates_to_approve(plan, state, resources, self.project.capabilities)
         judged = await judge(self.project, terms, self.given)
         waiting = {address for needed in needed_by(terms) for address in needed.addresses}
+        missing = unproven(plan, proofs(self.desired.policies, self.desired.resources, state))
         uncovered = [
+            *(not_recoverable(proof, plan.context.at, asks=False) for proof in missing),
             *_unapproved_deletes(plan, self.approved_deletes, waiting),
             *unapproved_creates({*creates} - waiting, self.approved_creates, plan.context.word),
         ]

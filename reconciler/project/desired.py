@@ -26,6 +26,7 @@ from reconciler.manifests.revisions.revision import Revision, WorkingTree, setti
 from reconciler.manifests.revisions.sources import value_sources
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
+from reconciler.policies.drill import undrillable
 from reconciler.project.files import SourceTexts
 from reconciler.project.manifests import given_paths, overlay_path, read_manifests
 from reconciler.project.settings import ProjectSettings
@@ -50,6 +51,9 @@ def load_desired(
         paths, config, texts, ref=ref, changed_since=changed_since, reporter=reporter, tree=tree
     )
     loaded, focus = found_manifests.loaded, found_manifests.focus
+    if not paths:  # of a part of the manifests, nobody knows what drills select
+        refused = tuple(undrillable(loaded.policies, loaded.resources, config.settings.capabilities))
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *refused))
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests have errors; nothing was changed", loaded.diagnostics)
     if focus is not None:
@@ -154,6 +158,7 @@ def validate(
         if not has_errors(problems):
             missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
             problems = (*problems, *missing_origins(loaded.resources), *missing)
+            problems += tuple(undrillable(loaded.policies, loaded.resources, config.settings.capabilities))
         for problem in dict.fromkeys(problems):
             found.setdefault(problem, []).append(config.env or BASE)
     at, config = manifests.at, configs[-1]

@@ -17,6 +17,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
 from reconciler.core.errors import Locked, ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Read
+from reconciler.drills.results import Proof, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.settling import Settlement
@@ -60,7 +61,7 @@ class PlanInputs(Struct, frozen=True):
     objects do not fit into memory. `unsigned`: addresses whose provider cannot be asked here, and why.
     `lookalikes`: unowned objects, by the recorded address that they resemble. `will_run`: an apply plans.
     `providers`: the address of each by its name. `own_state`: see `Project`. `spent`: as of
-    `approvals.judging.spent_on`; an apply looks itself.
+    `approvals.judging.spent_on`; an apply looks itself. `proofs`: what drills prove.
     """
 
     desired: Desired
@@ -80,6 +81,7 @@ class PlanInputs(Struct, frozen=True):
     providers: Mapping[str, str]
     own_state: bool
     spent: Any
+    proofs: Sequence[Proof]
 
 
 async def gather(
@@ -165,6 +167,7 @@ async def gather(
         providers={name: client.base_url for name, client in project.providers.items()},
         own_state=project.own_state,
         spent=None if will_run else await _spent(project, state),
+        proofs=proofs(desired.policies, desired.resources, state),
     )
 
 
@@ -232,9 +235,10 @@ async def _secret_values(
     problems, unread = [], []
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
-        (resource, senders[resource.address.kind].secret(resource))
+        (resource, ref)
         for resource in resources
         if resource.address.kind in senders
+        and (ref := senders[resource.address.kind].secret(resource)) is not None
     ]
     if project.sources.prepare(ref for _, ref in refs):
         await checkpoint()  # where a signal that ended a program is acted upon

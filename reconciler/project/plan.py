@@ -15,6 +15,7 @@ from reconciler.approvals.windows import Windows
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation, overdue
 from reconciler.core.steps import Ask, Plan, Read
+from reconciler.drills.results import not_recoverable, unproven, with_proofs
 from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.planning.declared import Desired
@@ -75,6 +76,7 @@ def _plan(inputs: PlanInputs) -> Plan:
     ]
     wanted = {resource.address: resource for resource in inputs.wanted}
     plan = with_reasons(plan, creates_to_approve(plan, state, declared, inputs.request.capabilities))
+    plan = with_proofs(plan, inputs.proofs, plan.context.at)
     return replace(
         plan,
         bindings=tuple(bindings),
@@ -129,6 +131,14 @@ def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     return asked_of(Terms(inputs.authority, inputs.declared, inputs.state, plan), inputs.spent)
 
 
+def _recoverable(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """What goes although no drill proves that it could be brought back. An apply judges that itself."""
+    if inputs.will_run:
+        return []
+    missing = unproven(plan, inputs.proofs)
+    return [not_recoverable(proof, plan.context.at, asks=True) for proof in missing]
+
+
 def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     """Objects that calls of ours made, and that no record tracks."""
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}
@@ -146,6 +156,7 @@ VERDICTS: tuple[Verdict, ...] = (
     lambda plan, inputs: inputs.unsigned.values(),  # providers whose signing secret gives no value here
     lambda plan, inputs: plan.diagnostics,  # those of the planner
     _approvals,
+    _recoverable,
     lambda plan, inputs: overdue(plan.owed, plan.context.at),
     _unclaimed,
     lambda plan, inputs: inputs.older.note(),  # objects that are older than the state and unknown to it

@@ -11,6 +11,7 @@ from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, Owed, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import one
+from reconciler.drills.results import shown_drills
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.roles import HasDetails, OnService, located, secret_names, service_of
@@ -132,6 +133,8 @@ async def look_at(
     for name, detail in more.items():
         answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
+    drills = shown_drills(state, address, project.clock.now())
+    details |= {"drills": list(drills)} if drills else {}
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]

@@ -248,9 +248,7 @@ _DECIDED: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     ),
     "environment": lambda data, address: f"the state is that of environment {data['environment']}",
     "dropped": lambda data, address: f"{data['dropped']} was dropped",
-    "remembered": lambda data, address: (
-        f"the state remembers {_REMEMBERED.get(data['remembered'], data['remembered'])}"
-    ),
+    "remembered": lambda data, address: f"the state remembers {_fact(data['remembered'])}",
     "id": lambda data, address: f"{address} is {data['id']}",
 }
 # The facts that a state remembers, by name.
@@ -269,6 +267,11 @@ def decided(decision: Decision) -> str:
         if name in data:
             return f"{words(data, decision.address)}{', by force' if data.get('forced') else ''}"
     return json.dumps({name: value for name, value in data.items() if name not in _ATTRIBUTION})
+
+
+def _fact(name: str) -> str:
+    drill = name.removeprefix("drill:")
+    return _REMEMBERED.get(name, f"what the drill `{drill}` found" if drill != name else name)
 
 
 def _encrypted(data: Mapping[str, Any]) -> str:

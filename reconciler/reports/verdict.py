@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import (
     APPROVAL_NEEDED,
+    FOUND_BY_DRIFT,
     GUARDRAIL_UNDECIDED,
     REFUSED_BY_GUARDRAIL,
     Diagnostic,
@@ -26,6 +27,7 @@ from reconciler.reports.report import (
     DriftReport,
     Failure,
     InventoryReport,
+    Page,
     PlanReport,
     Report,
     ValidationReport,
@@ -80,6 +82,8 @@ def of_report(report: Report) -> str:
             return report.total
         case Failure():
             return report.message
+        case Page():
+            return report.text.partition("\n")[0]
     raise TypeError(f"no verdict of {report.kind}")
 
 
@@ -143,6 +147,8 @@ def of_drift(report: DriftReport) -> str:
         return "Drift incomplete: see the errors."
     if any(problem.code in (REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED) for problem in plan.diagnostics):
         return f"No drift in {objects}{outside}, but a guardrail is not met: see the warnings."
+    if any(problem.code in FOUND_BY_DRIFT for problem in plan.diagnostics):
+        return f"No drift in {objects}{outside}, but not all is as it should be: see the warnings."
     if report.only_new:
         return f"No new drift in {objects}{outside}."
     if report.unmanaged:

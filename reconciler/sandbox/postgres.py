@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -84,10 +85,15 @@ class Servers:
 
     def __init__(self, db: Path | None, password: str, clock: WorldClock) -> None:
         binaries = _binaries()
+        ask = (str(binaries / "initdb"), "--version")
+        said = subprocess.run(ask, check=True, capture_output=True, text=True)  # noqa: S603 - as found
+        self.newest = re.findall(r"[0-9]+", said.stdout)[0]  # of a cluster for which nobody chose a version
         self._password = password
         self._as_account = _account()
         self._folder = _folder(db, self._as_account.get("user", os.geteuid()))
         self._running: dict[str, _Running] = {}
+        # Drills measure how old the newest change is: by the real clock, which the world's is to be, too.
+        self._settings = (*_SETTINGS, f"track_commit_timestamp={'on' if clock.setting == 'real' else 'off'}")
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the watchdog of a killed sandbox is done
         self._watchdog = subprocess.Popen(  # noqa: S603 - our own script
@@ -222,7 +228,7 @@ class Servers:
         binaries = _binaries((folder / "data" / "PG_VERSION").read_text().strip())
         port = self._free_port(folder / "port")
         options = ["-D", str(folder / "data"), "-h", HOST, "-p", str(port), "-k", str(self._folder)]
-        options += [word for setting in (*_SETTINGS, *settings) for word in ("-c", setting)]
+        options += [word for setting in (*self._settings, *settings) for word in ("-c", setting)]
         log = folder / "log"
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 - an installed program

@@ -39,7 +39,7 @@ from reconciler.reports.formats import find_formats
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, REMEMBERED, WHOLE_STATE, Event, JournalEntry, State
 from tests.execution.stage import Stage, loaded
-from tests.explain import encrypted, guarded, projects, sources
+from tests.explain import drilled, encrypted, guarded, projects, sources
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
 from tests.kinds.case import MANIFEST, opened, play
@@ -347,6 +347,7 @@ SAID_FOR_PROD = Statement(
 
 ACTS: dict[str, Act] = {
     **encrypted.ACTS,
+    **drilled.ACTS,
     **guarded.ACTS,
     **sources.ACTS,
     **projects.ACTS,

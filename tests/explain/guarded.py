@@ -11,7 +11,7 @@ import pytest
 from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Said
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.errors import Refused
+from reconciler.core.errors import ExtraMissing, Refused
 from reconciler.execution.decisions import MADE, remember
 from reconciler.guardrails import EXTRA, engine
 from reconciler.guardrails.files import read_limits
@@ -40,7 +40,7 @@ def without_engine(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     """What is said of the page's file where the library is missing."""
 
     def missing(types: object) -> object:
-        raise engine.EngineMissing(
+        raise ExtraMissing(
             "guardrails need cel_expr_python, which is not installed here",
             help=f"install the extra: pip install '{EXTRA}'",
         )

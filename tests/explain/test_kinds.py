@@ -66,6 +66,7 @@ def test_the_example_of_a_kind_is_a_valid_manifest(kind: Kind, tmp_path: Path) -
     others_missed = {
         "Extension": {"unknown-reference"},
         "Moved": {"move-undeclared"},
+        "RestoreDrill": {"unknown-reference"},
         "RetentionPolicy": {"unused-policy"},
     }
     assert {problem.code for problem in loaded.diagnostics} == others_missed.get(kind.name, set())

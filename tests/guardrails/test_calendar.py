@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from reconciler.core.cron import first_after
 from reconciler.core.model import Action, Impact, Waits
 from reconciler.guardrails.calendar import Calendar, waits
-from reconciler.guardrails.cron import first_after
 from reconciler.guardrails.limit import Limit
 from tests.guardrails.naive import MINUTE, Naive, year
 from tests.guardrails.times import freeze, window

@@ -19,6 +19,8 @@ OTHERS = (  # what a manifest of another kind refers to
     skeleton(KINDS["ExtensionProvider"], name="PROVIDER", app="shop")
     + "---\n"
     + skeleton(KINDS["Volume"], name="TO", app="shop")
+    + "---\n"
+    + skeleton(KINDS["Volume"], name="OF", app="shop")
 )
 
 # What fields that are valid each may still say of each other, or of what is not there.

@@ -56,16 +56,24 @@ def postgres() -> Iterator[Postgres]:
 
 
 @contextmanager
-def running_postgres(settings: Sequence[str] = _SETTINGS) -> Iterator[Postgres]:
-    """A server for the block. Skips where PostgreSQL is not installed, but fails there in CI."""
+def running_postgres(settings: Sequence[str] = _SETTINGS, before: Sequence[str] = ()) -> Iterator[Postgres]:
+    """A server for the block. Skips where PostgreSQL is not installed, but fails there in CI.
+
+    `before`: statements of an earlier life of the server, which is then started again.
+    """
     binaries = installed_postgres()
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))  # pytest's own folders are closed to other users
     try:
         user = owner_of_servers(folder)
         password = secrets.token_urlsafe(16)
         _initialize(binaries, folder, user, password)
+        url = f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{{}}/postgres"
+        if before:
+            with _process(binaries, folder, user, settings) as port:
+                for statement in before:
+                    Postgres(url.format(port)).rows(statement)
         with _process(binaries, folder, user, settings) as port:
-            yield Postgres(f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{port}/postgres")
+            yield Postgres(url.format(port))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

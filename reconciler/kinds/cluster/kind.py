@@ -38,11 +38,10 @@ from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
     Declared,
-    HasDetails,
     Importable,
     Look,
     MadeFromOthers,
-    TakesSpace,
+    Restorable,
     TakesTime,
     declared_fields,
 )
@@ -64,7 +63,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, TakesSpace, Kind):
+class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kind):
     """Clusters: found by recorded id, by name where the platform lists them, and never changed in place."""
 
     name = "PostgresCluster"
@@ -174,6 +173,21 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Tak
     def copied(self, copy: ClusterBackup) -> tuple[datetime, int] | None:
         at = parse_time(copy.finished_at)
         return (at, copy.size_bytes or 0) if at is not None else None
+
+    # --- drills ---
+
+    def why_no_drill(self, capabilities: frozenset[str], *, newest: bool) -> str:
+        """It must be deleted again, and found where the answer to its restore is lost."""
+        needed = {"postgres.delete", "postgres.list"} | ({"postgres.backups"} if newest else set())
+        lacking = sorted(needed - capabilities)
+        return f"the platform lacks {', '.join(f'`{name}`' for name in lacking)}" if lacking else ""
+
+    def restoring(self, source: Resource, live: Any, copy: Any, before: datetime | None) -> Any:
+        moment = {"pitr_time": f"{before:%Y-%m-%dT%H:%M:%SZ}"} if before else {"backup_id": copy.id}
+        return PostgresClusterSpec.model_validate({"restore": {"from": source.address.name, **moment}})
+
+    def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
+        return restoring.endpoint(live, name)
 
     # --- importing ---
 

@@ -16,6 +16,7 @@ from reconciler.core.model import (
     Effect,
     FieldChange,
     Reference,
+    Resource,
     StateRecord,
 )
 from reconciler.core.steps import Read, Step
@@ -39,12 +40,11 @@ from reconciler.kinds.roles import (
     ComesBack,
     Declared,
     FillsUp,
-    HasDetails,
     HasObjectives,
     Importable,
     Look,
     MadeFromOthers,
-    TakesSpace,
+    Restorable,
     TakesTime,
     declared_fields,
 )
@@ -75,10 +75,9 @@ class VolumeKind(
     MadeFromOthers,
     TakesTime,
     ComesBack,
-    HasDetails,
     HasObjectives,
     FillsUp,
-    TakesSpace,
+    Restorable,
     Kind,
 ):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
@@ -242,6 +241,18 @@ class VolumeKind(
         if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed
             return ("id", "present", "attached_machine_id")
         return ("id", "present")
+
+    # --- drills ---
+
+    def why_no_drill(self, capabilities: frozenset[str], *, newest: bool) -> str:
+        return "" if newest else "a volume has snapshots, and no points in time: write `from: newest`"
+
+    def restoring(self, source: Resource, live: Any, copy: Any, before: datetime | None) -> Any:
+        spec = {"region": live.region, "size_gb": live.size_gb, "from": {"snapshot_id": copy.id}}
+        return VolumeSpec.model_validate(spec)
+
+    def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
+        return None  # what stands in a volume cannot be seen through the API
 
     # --- importing ---
 

@@ -16,7 +16,7 @@ from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import GUARDRAILS, ManifestKind
-from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
+from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets, reserved_name
 from reconciler.manifests.files import holds_patches, is_of_sops
 from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
@@ -284,6 +284,7 @@ class Loader:
             base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
+        yield from reserved_name(kind, resource)
         first = self.resources.get(address)
         if first is not None:
             yield error(

@@ -93,6 +93,7 @@ def create(world: World, request: Request) -> Response:
     if world.switches["cluster_create"] == "failed":
         raise Refusal(400, "creation failed")
     disk_gb, version, pool_mode, postgis = _DEFAULTS[world.switches["cluster_defaults"]]
+    version = world.postgres.newest if world.postgres else version
     wish = read(body, wires.ClusterCreate)
     cluster = Cluster(
         world.new_id(),
@@ -401,7 +402,7 @@ class ClusterItem(part.Item):
     organization: OrganizationItem | None = None
     region: part.Text | None = None
     plan: Plan = "basic"
-    pg_major_version: Literal["16", "17"] = "16"
+    pg_major_version: Annotated[str, Field(pattern="^[0-9]+$")] = "16"
     pool_mode: Literal["session", "transaction"] = "session"
     status: Annotated[str, part.one_of(*wires.STATUSES)] = "ready"
     disk_size_gb: Annotated[int, Field(ge=10, le=1000)] = 10

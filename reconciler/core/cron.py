@@ -3,21 +3,20 @@
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from reconciler.guardrails import EXTRA
-from reconciler.guardrails.engine import EngineMissing
+from reconciler.core.errors import ExtraMissing
 
 
 def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
     """The first time of `opens` in `zone` that is later than `at`, in UTC; None: there is none in 50 years.
 
     A time that the change to summer time skips is the first minute after it. A time that comes twice in the
-    change back counts once, the first time. Raises ValueError for a wrong expression, and EngineMissing.
+    change back counts once, the first time. Raises ValueError for a wrong expression, and ExtraMissing.
     """
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
-        help = f"install the extra: pip install '{EXTRA}'"
-        raise EngineMissing("windows need cronsim, which is not installed here", help=help) from None
+        help = "install the extra: pip install 'reconciler[policy]'"
+        raise ExtraMissing("schedules need cronsim, which is not installed here", help=help) from None
     try:
         for found in CronSim(opens, at.astimezone(zone)):
             if (time := found.astimezone(UTC)) > at:  # in the hour that comes twice, it begins with the first
@@ -28,7 +27,7 @@ def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
 
 
 def checked_cron(opens: str) -> str:
-    """`opens`, if it is an expression that comes true. Raises ValueError, and EngineMissing."""
+    """`opens`, if it is an expression that comes true. Raises ValueError, and ExtraMissing."""
     if len(opens.split()) != 5:
         raise ValueError("expected five fields: minute, hour, day of month, month, day of week")
     if first_after(datetime(2000, 1, 1, tzinfo=UTC), opens, UTC) is None:

@@ -1,0 +1,265 @@
+"""What restore drills found, as the state remembers it, and what that proves of each object."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
+
+from reconciler.core.advice import command
+from reconciler.core.cron import first_after
+from reconciler.core.diagnostics import (
+    DRILL_FAILED,
+    DRILL_OVERDUE,
+    RECOVERY_SLOWER,
+    Diagnostic,
+    error,
+    warning,
+)
+from reconciler.core.model import Address, FieldChange, Impact, Resource, StateRecord
+from reconciler.core.spans import parse_span
+from reconciler.core.steps import Plan
+from reconciler.core.words import in_words
+from reconciler.drills.checks.model import Checked
+from reconciler.execution.decisions import Actor, Content, recall, remember
+from reconciler.policies.drill import RestoreDrillSpec, drilled
+from reconciler.state.store import State, Store
+
+_NOTE = "drill:"  # begins the name of the note of each drill
+_KEPT = 20  # results of one object
+NOT_RECOVERABLE = "not-recoverable"
+
+
+class Result(Struct, frozen=True, omit_defaults=True):
+    """One drill of one object.
+
+    `at`: when it began. `id`: of the object that it is about. `copy`: what was restored. `recovery_s`:
+    seconds until the object was ready. `point`: the newest time of the data that was promised,
+    `recovery_point` that was found; `lost_s`: how much older the data was than the platform's clock, in
+    seconds. `facts`: what later drills compare with; only the last good one keeps them. What is not known is
+    None.
+    """
+
+    at: datetime
+    passed: bool
+    why: str = ""
+    id: str = ""
+    copy: str = ""
+    recovery_s: float | None = None
+    point: datetime | None = None
+    recovery_point: datetime | None = None
+    lost_s: float | None = None
+    size_bytes: int | None = None
+    checks: tuple[Checked, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """It in words: how long the restore took, and up to how much of the newest data is lost."""
+        took = in_words(self.recovery_s) if self.recovery_s is not None else "an unknown time"
+        lost = f", up to {in_words(self.lost_s)} of data lost" if self.lost_s is not None else ""
+        return f"took {took}{lost}"
+
+
+class Proof(Struct, frozen=True):
+    """What the drill `drill` proves of the object `of`. `results`: newest first.
+
+    `since`: since when a drill could have run. `max_age`: the stricter one of what is declared and what was
+    declared at the last drill. `within`: None where no manifest asks for it any more.
+    """
+
+    drill: Address
+    of: Address
+    results: tuple[Result, ...]
+    since: datetime
+    max_age: timedelta
+    within: timedelta | None = None
+    schedule: str | None = None
+
+    @property
+    def newest(self) -> Result | None:
+        return self.results[0] if self.results else None
+
+    @property
+    def good(self) -> Result | None:
+        """The last one that passed."""
+        return next((result for result in self.results if result.passed), None)
+
+    def due(self, now: datetime) -> bool:
+        """Whether the schedule asks for a drill now."""
+        if self.schedule is None:
+            return False
+        began = self.newest.at if self.newest is not None else self.since
+        at = first_after(began, self.schedule, UTC)
+        return at is not None and at <= now
+
+    def overdue(self, now: datetime) -> bool:
+        """Whether the last good one is older than it may be."""
+        return (self.good.at if self.good is not None else self.since) + self.max_age < now
+
+    def missing(self, now: datetime) -> str:
+        """Why nothing proves that the object could be brought back; "" where a drill does."""
+        if self.newest is not None and not self.newest.passed:
+            return f"its last drill failed: {self.newest.why}"
+        if self.overdue(now):
+            return f"its drill is overdue: {self.proven(now)}"
+        return ""
+
+    def proven(self, now: datetime) -> str:
+        """The last good drill in words."""
+        if self.good is None:
+            return "no restore of it was ever proven"
+        ago = in_words((now - self.good.at).total_seconds())
+        return f"last proven restore {ago} ago, {self.good.shown}"
+
+
+class _Kept(Struct, frozen=True, omit_defaults=True):
+    """What the state keeps of one object of a drill."""
+
+    max_age: str
+    results: tuple[Result, ...] = ()
+
+
+def _kept(note: Content) -> Mapping[Address, _Kept]:
+    return {Address.parse(name): convert(content, _Kept) for name, content in note.items()}
+
+
+async def remember_result(store: Store, actor: Actor, drill: Resource, of: Address, result: Result) -> None:
+    """Keep `result` in the state: what a bundle of the journal shows, too."""
+
+    def new(note: Content) -> Content:
+        known = _kept(note).get(of)
+        older = known.results if known is not None else ()
+        good = result if result.passed else next((one for one in older if one.passed), None)
+        results = [_without_facts(one) if one is not good else one for one in (result, *older)]
+        kept = _Kept(drill.spec.max_age, tuple(results[:_KEPT]))
+        if good is not None and good not in kept.results:
+            kept = _Kept(kept.max_age, (*kept.results[:-1], good))
+        return {**note, str(of): to_builtins(kept)}
+
+    await remember(store, actor, f"{_NOTE}{drill.address.name}", new)
+
+
+def _without_facts(result: Result) -> Result:
+    return replace(result, facts={}) if result.facts else result
+
+
+def proofs(policies: Iterable[Resource], resources: Iterable[Resource], state: State) -> Sequence[Proof]:
+    """What declared drills prove of each recorded object, and what remembered ones without a manifest do."""
+    drills = [drill for drill in policies if isinstance(drill.spec, RestoreDrillSpec)]
+    if not drills and not any(name.startswith(_NOTE) for name in state.remembered):
+        return ()
+    resources = list(resources)
+    declared = {
+        (drill.address, resource.address): drill for drill in drills for resource in drilled(drill, resources)
+    }
+    kept = {
+        (Address("RestoreDrill", name.removeprefix(_NOTE)), of): known
+        for name in state.remembered
+        if name.startswith(_NOTE)
+        for of, known in _kept(recall(state, name)).items()
+    }
+    return [
+        _proof(drill, state.records[of], declared.get((drill, of)), kept.get((drill, of)))
+        for drill, of in sorted({*declared, *kept}, key=str)
+        if of in state.records
+    ]
+
+
+def _proof(name: Address, record: StateRecord, drill: Resource | None, kept: _Kept | None) -> Proof:
+    ages = [kept.max_age] if kept is not None else []
+    ages += [drill.spec.max_age] if drill is not None else []
+    return Proof(
+        name,
+        record.address,
+        # Those of an older object at this address prove nothing.
+        tuple(result for result in (kept.results if kept is not None else ()) if result.id == record.id),
+        record.created_at,
+        min(map(parse_span, ages)),
+        parse_span(drill.spec.recover_within) if drill is not None else None,
+        drill.spec.schedule if drill is not None else None,
+    )
+
+
+def shown_drills(state: State, address: Address, now: datetime) -> Sequence[Mapping[str, Any]]:
+    """What `show` says of the drills of one object: the last proof in words, and the results as JSON."""
+    return [
+        {
+            "drill": proof.drill.name,
+            "proven": proof.proven(now),
+            "results": [to_builtins(_without_facts(result)) for result in proof.results],
+        }
+        for proof in proofs((), (), state)
+        if proof.of == address
+    ]
+
+
+def with_proofs(plan: Plan, proofs: Iterable[Proof], now: datetime) -> Plan:
+    """`plan`, whose deletes say how much goes, and what a drill has proven of it."""
+    proven = {proof.of: f"; {proof.proven(now)}" for proof in proofs}
+    sizes = {step.address: step.uses.get("gb_deleted") for step in plan.steps}
+    return replace(
+        plan,
+        changes=tuple(
+            replace(change, reason=f"{change.reason}; {gb} GB{proven.get(change.address, '')}")
+            if change.impact is Impact.DATA_LOSS and (gb := sizes.get(change.address))
+            else change
+            for change in plan.changes
+        ),
+    )
+
+
+def findings(proofs: Iterable[Proof], now: datetime) -> Iterator[Diagnostic]:
+    """A warning for each drill that is overdue, has failed or took too long.
+
+    Without a manifest, nobody asks for it any more.
+    """
+    for proof in proofs:
+        if proof.within is None:
+            continue
+        newest, good, run = proof.newest, proof.good, command("drill", proof.drill)
+        whose, help = f"`{proof.of}`: the drill `{proof.drill.name}`", f"run `{run}`"
+        if newest is not None and not newest.passed:
+            message = f"{whose} failed: {newest.why}"
+            yield warning(DRILL_FAILED, message, help=help, advice=(run,), about=(proof.of,))
+        if proof.overdue(now):
+            message = f"{whose} is overdue: {proof.proven(now)}"
+            yield warning(DRILL_OVERDUE, message, help=help, advice=(run,), about=(proof.of,))
+        took_s, within_s = good.recovery_s if good is not None else None, proof.within.total_seconds()
+        if took_s is not None and took_s > within_s:
+            yield warning(
+                RECOVERY_SLOWER,
+                f"{whose} took {in_words(took_s)}, but `recover_within` is {in_words(within_s)}",
+                help="look at what has grown; or agree on a longer time with those who would wait for it",
+                about=(proof.of,),
+            )
+
+
+def unproven(plan: Plan, proofs: Iterable[Proof]) -> Sequence[Proof]:
+    """What is missing where `plan` deletes something, or protects it less from now on."""
+    changed = {change.address for change in plan.changes if any(map(_lowers, change.fields))}
+    gates = changed.union(plan.deletes)
+    return [proof for proof in proofs if proof.of in gates and proof.missing(plan.context.at)]
+
+
+def _lowers(field: FieldChange) -> bool:
+    """Whether a change keeps fewer copies from now on."""
+    if field.path == "auto_backup_enabled":
+        return field.after is False
+    return field.path == "snapshot_retention" and (field.before or 0) > (field.after or 0)
+
+
+def not_recoverable(proof: Proof, now: datetime, *, asks: bool) -> Diagnostic:
+    """The refusal of a change. `asks`: nobody could sign yet."""
+    drill, plan = command("drill", proof.drill), command("plan", "--out", "FILE")
+    approve = command("approve", "FILE", "--reason", "TEXT")
+    report = warning if asks else error
+    return report(
+        NOT_RECOVERABLE,
+        f"`{proof.of}` could perhaps not be brought back: {proof.missing(now)}",
+        help=f"prove that it can be restored with `{drill}`; or let somebody sign exactly this plan: "
+        f"`{plan}`, `{approve}`",
+        advice=(drill, plan, approve),
+        about=(proof.of,),
+    )

@@ -1,0 +1,104 @@
+"""What goes although no drill proves that it could come back: refused unless people sign exactly that."""
+
+import pytest
+
+from reconciler.approvals.judging import Given
+from reconciler.core.errors import Refused
+from reconciler.core.model import Address
+from reconciler.drills.results import Result, remember_result
+from reconciler.project.apply import apply, run_saved
+from reconciler.project.plan import make_plan
+from tests.approvals.people import Person
+from tests.approvals.test_applying import REHEARSAL, approved, codes, watched
+from tests.drills.stage import DATA, desired, drill
+from tests.execution.stage import Stage, cluster, outcomes, volume
+
+GONE = "lifecycle: {deletion: delete, snapshot_before: []}\n"
+KEPT = "region: ams, size_gb: 10, snapshot_retention: 14"
+WEEKLY = drill("Volume/shop/data")
+ORDERS = drill("PostgresCluster/orders")
+
+
+async def tried(stage: Stage, of: str, *, passed: bool = True) -> None:
+    """The result of a drill of `of`, now."""
+    (policy,) = desired(stage, volume() + cluster() + drill(of)).policies
+    why = "" if passed else "rows: failed: table app.orders is empty"
+    await remember_result(
+        stage.store,
+        stage.project().actor(),
+        policy,
+        Address.parse(of),
+        Result(stage.time.now(), passed, why, (await stage.record(of)).id, "vs_1"),
+    )
+
+
+CHANGES = {
+    "the volume goes": (volume(rest=GONE) + WEEKLY, volume("other") + drill("{kind: Volume, app: shop}")),
+    "the volume and its drill go": (volume(rest=GONE) + WEEKLY, volume("other")),
+    "fewer snapshots": (volume(spec=KEPT) + WEEKLY, volume(spec=KEPT.replace("14", "7")) + WEEKLY),
+    "fewer snapshots and no drill": (volume(spec=KEPT) + WEEKLY, volume(spec=KEPT.replace("14", "7"))),
+    "no snapshots": (
+        volume(spec=f"{KEPT}, auto_backup_enabled: true") + WEEKLY,
+        volume(spec=f"{KEPT}, auto_backup_enabled: false") + WEEKLY,
+    ),
+    "the cluster goes": (cluster("lifecycle: {deletion: delete}\n") + ORDERS, volume("other")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("proof", ["good", "failed", "old"])
+async def test_what_goes_needs_a_good_drill(stage: Stage, change: str, proof: str) -> None:
+    before, after = CHANGES[change]
+    of = "PostgresCluster/orders" if "cluster" in change else str(DATA)
+    stage.capabilities = frozenset({"postgres.delete", "postgres.list", "postgres.backups"})
+    other = volume("other") if after.startswith(volume("other")) else ""
+    await stage.apply("".join([desired_resources(before), other]))
+    await tried(stage, of, passed=proof != "failed")
+    await stage.time.sleep(9 * 86400 if proof == "old" else 3600)
+    stage.line.sent.clear()
+    plan = await make_plan(stage.project(), desired(stage, after))
+    told = [(each.code, str(each.severity)) for each in plan.diagnostics if each.code == "not-recoverable"]
+    assert told == ([] if proof == "good" else [("not-recoverable", "warning")])
+
+    async def run() -> dict[str, str]:
+        deletes, wanted = [*map(str, plan.deletes)], desired(stage, after)
+        project = stage.project()
+        return outcomes(await apply(project, wanted, approve=lambda plan: True, approved_deletes=deletes))
+
+    if proof == "good":
+        assert set((await run()).values()) == {"done"}
+        return
+    with pytest.raises(Refused) as refused:
+        await run()
+    assert codes(refused.value) == ["not-recoverable"]
+    assert stage.line.mutations == []
+
+
+def desired_resources(manifests: str) -> str:
+    """Without the drills."""
+    return "---\n".join(part for part in manifests.split("---\n") if "RestoreDrill" not in part)
+
+
+async def test_people_may_sign_exactly_that(stage: Stage, ana: Person) -> None:
+    await stage.apply(volume(rest=GONE))
+    await tried(stage, str(DATA), passed=False)
+    project = watched(stage, ana, rules=())
+    wanted = desired(stage, "")
+    plan = await make_plan(project, wanted)
+    with pytest.raises(Refused) as refused:
+        await run_saved(project, wanted, plan, [str(DATA)])
+    assert codes(refused.value) == ["not-recoverable"]
+    signed = await approved(stage, plan, ana)
+    other = await approved(stage, plan, ana, plan="0" * 64)
+    with pytest.raises(Refused):
+        await run_saved(project, wanted, plan, (), given=Given((other,), REHEARSAL.digest))
+    done = await run_saved(project, wanted, plan, (), given=Given((signed,), REHEARSAL.digest))
+    assert set(outcomes(done).values()) == {"done"}
+
+
+async def test_a_plan_of_a_delete_says_what_was_proven(stage: Stage) -> None:
+    await stage.apply(volume(rest=GONE))
+    await tried(stage, str(DATA))
+    await stage.time.sleep(3 * 86400)
+    (change,) = (await make_plan(stage.project(), desired(stage, ""))).changes
+    assert "; 10 GB; last proven restore 3 days ago" in change.reason
