@@ -72,8 +72,8 @@ class Address(NamedTuple):
 class Deletion(StrEnum):
     """What happens to an object whose manifest has left.
 
-    SCRATCH: it is what a drill restores into. A manifest cannot say that. Its name begins with
-    `SCRATCH_NAME`, and drills delete it without asking anybody.
+    SCRATCH: it is what a drill restores into, under a name that begins with `SCRATCH_NAME`; drills delete it
+    without asking anybody. A manifest cannot say that.
     """
 
     RETAIN = "retain"

@@ -17,6 +17,7 @@ from reconciler.core.model import (
     LONG_AGO,
     Action,
     Address,
+    Impact,
     Obligation,
     Observation,
     Owed,
@@ -152,7 +153,10 @@ class Recorder:
         actions = (action for change in plan.changes for action in change.actions)
         counts = Counter(action.value for action in actions if action.changes_something)
         noted = self._without_calls(plan)
-        used = {"approvals": list(approvals)} if approvals else {}
+        used: dict[str, Any] = {"approvals": list(approvals)} if approvals else {}
+        gone = [change for change in plan.changes if change.impact is Impact.DATA_LOSS]
+        losses = {str(change.address): change.reason for change in gone}
+        used |= {"losses": losses} if losses else {}
         parts = self._in_every_scope(
             Event.RUN_STARTED,
             lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {}), **used},

@@ -43,7 +43,8 @@ class JournalEntry(Struct, frozen=True):
 
     `data` is JSON without secret values. For an INTENT it holds the step as it will be sent, its
     `scope` and the ids listed before (`baseline`); for RUN_STARTED what `Run` says, and
-    the used `approvals` (each its `id`, `statement` and `signature`); for RUN_OBSERVED
+    the used `approvals` (each its `id`, `statement` and `signature`), and why each object may lose data
+    (`losses`: with its size and what a drill has proven); for RUN_OBSERVED
     answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
     no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
     has decided since; and under `platform` the address of the platform that the state is about.

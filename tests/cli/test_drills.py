@@ -179,9 +179,5 @@ def test_an_interrupted_drill_holds_others_off_and_is_cleaned_by_the_next(tmp_pa
         project.remove("manifests/moved.yaml")
         moved = project.run("state", "mv", address, f"Volume/{app}/kept", code=1)
         assert "is what a drill has made" in moved.err
-        (project.root / "imported").mkdir()
-        project.run("import", "--app", app, "--out", "imported", code=None)
-        written = [file.read_text() for file in (project.root / "imported").rglob("*.yaml")]
-        assert not any("drill-" in text for text in written)
         assert "No drill is due" in project.run("drill").out
         assert [each["id"] for each in still.volumes(app) if each["state"] == "created"] == [id]

@@ -8,6 +8,7 @@ from reconciler.core.model import Address
 from reconciler.drills.results import Result, remember_result
 from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
+from reconciler.state.store import Event
 from tests.approvals.people import Person
 from tests.approvals.test_applying import REHEARSAL, approved, codes, watched
 from tests.drills.stage import DATA, desired, drill
@@ -102,3 +103,6 @@ async def test_a_plan_of_a_delete_says_what_was_proven(stage: Stage) -> None:
     await stage.time.sleep(3 * 86400)
     (change,) = (await make_plan(stage.project(), desired(stage, ""))).changes
     assert "; 10 GB; last proven restore 3 days ago" in change.reason
+    await stage.apply("", approved_deletes=[str(DATA)])
+    started = [entry.data for _, entry in await stage.store.journal() if entry.event is Event.RUN_STARTED]
+    assert started[-1]["losses"] == {str(DATA): change.reason}  # a bundle of the run has this row

@@ -474,3 +474,10 @@ def test_nothing_is_imported_that_a_call_of_unknown_outcome_may_have_made(scene:
     found = scene.found("shop", "other")
     assert addresses(found) == ["Volume/other/data"]
     assert codes(found) == ["unknown-outcome"]
+
+
+def test_what_has_a_name_that_drills_give_is_left_out(scene: Scene) -> None:
+    scene.live[volumes("shop")] = [volume(), volume(id="vol_9", name="drill-weekly-1")]
+    unmanaged = scene.run("shop")
+    assert addresses(unmanaged) == ["Volume/shop/data"]
+    assert reasons(unmanaged) == ["its name is one that restore drills give"]
