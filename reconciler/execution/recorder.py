@@ -154,8 +154,8 @@ class Recorder:
         counts = Counter(action.value for action in actions if action.changes_something)
         noted = self._without_calls(plan)
         used: dict[str, Any] = {"approvals": list(approvals)} if approvals else {}
-        gone = [change for change in plan.changes if change.impact is Impact.DATA_LOSS]
-        losses = {str(change.address): change.reason for change in gone}
+        lost = [change for change in plan.changes if change.impact is Impact.DATA_LOSS]
+        losses = {str(change.address): change.reason for change in lost}
         used |= {"losses": losses} if losses else {}
         parts = self._in_every_scope(
             Event.RUN_STARTED,
