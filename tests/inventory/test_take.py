@@ -39,6 +39,7 @@ SNAPSHOTS = [
     {"id": "vs_1", "size": 2**30, "created_at": "2026-05-28T00:00:00Z"},
     {"id": "vs_2", "size": 2**31, "created_at": "2026-05-31T00:00:00.5Z", "status": "created"},
     {"id": "vs_3", "size": 0, "created_at": "0001-01-01T00:00:00Z", "status": "running"},
+    {"id": "vs_4", "size": 9, "created_at": "2026-05-31T12:00:00Z", "status": "failed"},
 ]
 
 
