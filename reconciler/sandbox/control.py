@@ -172,6 +172,7 @@ class VolumeEdit(Item):
     attached_alloc_id: str | None = None
     host_dedication_key: str = ""
     state: Text = ""
+    blocks: Count | None = None
     blocks_free: Count = 0
     blocks_avail: Count = 0
 

@@ -256,3 +256,34 @@ def test_a_volume_can_be_filled_and_keeps_what_is_used_when_it_grows(platform: P
     volume = platform.ok("GET", f"/v1/apps/shop/volumes/{id}")
     assert volume["blocks_free"] == 1000 + 2**30 // volume["block_size"]
     assert platform.call("PATCH", path, {"blocks_free": -1}).status == 422
+
+
+def test_added_space_is_in_the_file_system_once_the_machine_starts_anew(platform: Platform) -> None:
+    id = platform.volume(size_gb=10)["id"]
+    machine = platform.ok("POST", "/_sandbox/machines", {"app": "shop", "volumes": [id]})["id"]
+    path, blocks = f"/_sandbox/world/volumes/{id}", 2**30 // 4096
+    platform.ok("PATCH", path, {"blocks_free": 3 * blocks})
+
+    def seen() -> tuple[int, int, int]:
+        shown = platform.ok("GET", f"/v1/apps/shop/volumes/{id}")
+        return shown["size_gb"], shown["blocks"] // blocks, shown["blocks_free"] // blocks
+
+    platform.ok("PUT", f"/v1/apps/shop/volumes/{id}/extend", {"size_gb": 12})
+    assert seen() == (12, 10, 3)
+    with Platform(seed=platform.world(), apps=()) as again:
+        assert again.ok("GET", f"/v1/apps/shop/volumes/{id}")["blocks"] == 10 * blocks
+    platform.ok("POST", f"/_sandbox/machines/{machine}/restart")
+    platform.advance(60)
+    assert seen() == (12, 12, 5)
+    platform.ok("PATCH", path, {"blocks": 11 * blocks})
+    assert seen() == (12, 11, 5)
+
+
+def test_a_seed_says_how_full_a_volume_is_in_blocks_of_any_size(platform: Platform) -> None:
+    volume = {"id": "vol_full", "app": "shop", "name": "full", "region": "ams", "size_gb": 10}
+    fill = {"blocks": 1280, "block_size": 8 * 2**20, "blocks_free": 128, "blocks_avail": 64}
+    with Platform(seed={"volumes": [{**volume, **fill}]}) as seeded:
+        shown = seeded.ok("GET", "/v1/apps/shop/volumes/vol_full")
+    blocks = 2**30 // 4096
+    assert [shown[name] // blocks for name in ("blocks", "blocks_free")] == [10, 1]
+    assert shown["blocks_avail"] == blocks // 2

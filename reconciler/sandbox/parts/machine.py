@@ -7,7 +7,7 @@ start. Nothing in the API shows that; `GET /_sandbox/world` does, for tests.
 Source: platform API, 2.6; platform notes, "Machines".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,7 +18,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import NAME, NOT_BLANK, Refusal, Request, Response, read, reply
 from reconciler.sandbox.parts.app import listed_in_app, required_app, required_in_app
 from reconciler.sandbox.parts.app import register as register_app
-from reconciler.sandbox.parts.volume import Volume
+from reconciler.sandbox.parts.volume import Volume, grow
 from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -130,7 +130,7 @@ def register(world: World, item: MachineItem) -> Machine:
         _attach(world, machine, held)
     if state is not None:
         if state in wires.RUNNING and machine.state not in _WITH_MEMORY:
-            boot(world, machine, world.now)
+            boot(world, machine, world.now, item.pending_restart)
         machine.memory_kept = state in _WITH_MEMORY
         world.enter(machine, state)
     for name, value in {"updated_at": world.now, **given}.items():
@@ -165,12 +165,24 @@ def get(world: World, request: Request, app_name: str, machine_id: str) -> Respo
     return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))
 
 
-def boot(world: World, machine: Machine, at: float) -> None:
-    """A cold start: memory begins anew, and all of every volume is used. The caller puts the machine."""
+def boot(world: World, machine: Machine, at: float, waiting: Collection[str] = ()) -> None:
+    """A cold start: memory begins anew, and all of every volume is used. The caller puts the machine.
+
+    `waiting`: ids of volumes that were made larger after it.
+    """
     machine.booted_at = at
     machine.memory_kept = True
     machine.moved = False
+    _use_all(world, machine, waiting)
+
+
+def _use_all(world: World, machine: Machine, waiting: Collection[str] = ()) -> None:
+    """Let it use all of every volume but those `waiting`, and their file systems fill them."""
     machine.used_gb = {volume.id: volume.size_gb for volume in mounted(world, machine)}
+    for volume in mounted(world, machine):
+        if volume.blocks is not None and volume.id not in waiting:
+            grow(volume, volume.size_gb)
+            world.put(volume)
 
 
 def mounted_by_hand(world: World, volume: Volume) -> None:
@@ -179,12 +191,14 @@ def mounted_by_hand(world: World, volume: Volume) -> None:
     if machine is not None:
         machine.used_gb[volume.id] = volume.size_gb
         world.put(machine)
+        grow(volume, volume.size_gb)
+        world.put(volume)
 
 
 def use_added_space(world: World) -> None:
     """Let every machine use all of its volumes, as under switch extend_needs_restart `never`."""
     for machine in world.all(Machine):
-        machine.used_gb = {volume.id: volume.size_gb for volume in mounted(world, machine)}
+        _use_all(world, machine)
         world.put(machine)
 
 

@@ -20,7 +20,7 @@ from reconciler.sandbox import part
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.parts.app import register, required_in_app
-from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume, changeable
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume, changeable, grow
 from reconciler.sandbox.world import Transition, World
 from reconciler.services.machines.wire import volume as wires
 from reconciler.services.machines.wire.volume import LARGEST_GB
@@ -217,7 +217,7 @@ def _end_day(world: World, day: Day, at: float) -> None:
     end = at + (days - 1) * DAY_S
     grown_gb = min(volume.size_gb + days * int(world.switches["auto_extend_gb"]), MOST_GB)
     if grown_gb > volume.size_gb and volume.state == "created":
-        volume.size_gb = grown_gb
+        grow(volume, grown_gb)
         world.put(volume)
     wanted = volume.auto_backup_enabled and world.switches["daily_snapshots"] == "on"
     if wanted and volume.state == "created" and unfinished(world, volume) is None:

@@ -36,7 +36,8 @@ GIB = 1024**3
 class Volume(Thing):
     """`shown_size_gb` and `shown_state` are what reads answer until `shown_until` (switch read_lag_s).
 
-    `blocks_free`, `blocks_avail`: as somebody has set them; None: a share of all blocks.
+    `blocks`: of a file system that does not use all of its volume; None: it does. `blocks_free`,
+    `blocks_avail`: as somebody has set them; None: a share of all blocks.
     """
 
     kind = "volume"
@@ -56,6 +57,7 @@ class Volume(Thing):
     shown_size_gb: int | None = None
     shown_state: str | None = None
     shown_until: float = 0.0
+    blocks: int | None = None
     blocks_free: int | None = None
     blocks_avail: int | None = None
 
@@ -205,14 +207,10 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
             raise Refusal(status, f"volume can only be extended; it has {volume.size_gb} GB", INVALID)
         return reply({"volume": _mutated(world, volume), "needs_restart": False})
     _hold_back(world, volume)
-    added = (size_gb - volume.size_gb) * GIB // BLOCK_SIZE
-    for name in ("blocks_free", "blocks_avail"):
-        if (free := getattr(volume, name)) is not None:
-            setattr(volume, name, free + added)
-    volume.size_gb = size_gb
-    world.put(volume)
     rule = world.switches["extend_needs_restart"]
     needs_restart = rule == "always" or (rule == "attached" and volume.attached_machine_id is not None)
+    grow(volume, size_gb, usable=not (needs_restart and volume.attached_machine_id))
+    world.put(volume)
     return reply({"volume": _mutated(world, volume), "needs_restart": needs_restart})
 
 
@@ -236,7 +234,7 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
     known = _UNDOCUMENTED if world.switches["volume_fields"] == "known" else {}
     lagging = world.now < volume.shown_until
     size_gb = volume.shown_size_gb if lagging and volume.shown_size_gb else volume.size_gb
-    blocks = size_gb * GIB // BLOCK_SIZE
+    blocks = min(size_gb * GIB // BLOCK_SIZE, _blocks(volume))
     return {
         **_mutated(world, volume),
         "size_gb": size_gb,
@@ -248,6 +246,20 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
         "fstype": volume.fstype,
         **known,
     }
+
+
+def grow(volume: Volume, size_gb: int, *, usable: bool = True) -> None:
+    """Give the volume its size; its file system uses all of it, or (not `usable`) waits for a cold start."""
+    blocks = _blocks(volume)
+    volume.size_gb, volume.blocks = size_gb, None if usable else blocks
+    for name in ("blocks_free", "blocks_avail"):
+        if (free := getattr(volume, name)) is not None:
+            setattr(volume, name, free + _blocks(volume) - blocks)
+
+
+def _blocks(volume: Volume) -> int:
+    """The size of the file system."""
+    return volume.size_gb * GIB // BLOCK_SIZE if volume.blocks is None else volume.blocks
 
 
 def world_wire(world: World, volume: Volume) -> dict[str, Any]:
@@ -431,7 +443,22 @@ def _plant(world: World, item: VolumeItem) -> None:
         attached_alloc_id=item.attached_alloc_id or None,
         host_dedication_key=item.host_dedication_key or "",
     )
+    _fill(volume, item)
     settle_in(world, volume, item.state)
+
+
+def _fill(volume: Volume, item: VolumeItem) -> None:
+    """Fill it as the seed says, in blocks of any size; one that is filled as usual grows as usual."""
+    if item.block_size == 0:  # as in replies to mutations
+        return
+    scale = (item.block_size or BLOCK_SIZE) / BLOCK_SIZE
+    blocks, free, available = (
+        None if count is None else round(count * scale)
+        for count in (item.blocks, item.blocks_free, item.blocks_avail)
+    )
+    volume.blocks = blocks if blocks is not None and blocks < _blocks(volume) else None
+    volume.blocks_free = None if free == _blocks(volume) * 19 // 20 else free
+    volume.blocks_avail = None if available == _blocks(volume) * 9 // 10 else available
 
 
 def _missing(items: part.Items) -> Iterator[str]:
