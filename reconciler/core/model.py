@@ -25,6 +25,7 @@ Path = tuple[str | int, ...]  # keys and list indices from the document's root: 
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
 READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
+ALERT_AT = "alert_at"  # the objective: the percentage that an object may be full
 DISMISSED = "dismissed"  # the field of a record with ids of equal objects that a person confirmed as intended
 TO_APPROVE = "needs approval: "  # begins the reason of a create that nothing shows to be new
 BAD_ANSWER = (
@@ -121,6 +122,17 @@ class Ignore(Struct, frozen=True):
     path: Path
 
 
+class Grow(Struct, frozen=True):
+    """How a resource is made larger within its range, before it is full.
+
+    `at`: how full it then is, and `by`: how much larger it gets, both in percent of what it has.
+    """
+
+    at: int
+    by: int
+    most_gb_per_day: int
+
+
 class Relocation(Struct, frozen=True):
     """How an environment changes the addresses of the manifests.
 
@@ -154,6 +166,7 @@ class Resource(Struct, frozen=True):
     objectives: Mapping[str, int] = field(default_factory=dict)
     inherited: Mapping[Path, Span] = field(default_factory=dict)
     ignores: tuple[Ignore, ...] = ()
+    grow: Grow | None = None
     base: Address | None = None
 
     @property

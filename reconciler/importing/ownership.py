@@ -11,7 +11,7 @@ from reconciler.core.advice import Command, command
 from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import Declared, Importable, object_of, secret_names
+from reconciler.kinds.roles import Declared, HasObjectives, Importable, object_of, secret_names
 from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
 from reconciler.planning.conflicts import Siblings
@@ -197,9 +197,9 @@ class Known:
         """The policies with objectives for `objects`, each with the number of these objects."""
         counts: Counter[int] = Counter()
         for live in objects:
-            fields = live.kind.Spec.model_fields.keys()
+            role = live.kind.role(HasObjectives)
             for index, values in self._given_by_each(live):
-                counts[index] += bool(values.keys() - fields)
+                counts[index] += role is not None and not values.keys().isdisjoint(role.objectives)
         return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
 
     def _given_by_each(self, live: Live) -> Sequence[Given]:

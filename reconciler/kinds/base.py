@@ -61,7 +61,8 @@ class Subject(Struct, frozen=True):
     secrets, by name (see `roles.SetsSecrets`), itself included. `made`: the addresses that it refers to and
     that this plan creates. `others_s`: how many seconds other objects of its kind took to be ready.
     `neighbours`: for an object to be created, those in the list that will show it. `referred`: the ids of
-    recorded objects that it refers to.
+    recorded objects that it refers to. `extended_gb`: how many GB were added to it by calls of ours within
+    24 hours, where its manifest makes it grow.
     """
 
     address: Address
@@ -78,6 +79,7 @@ class Subject(Struct, frozen=True):
     others_s: Sequence[float] = ()
     neighbours: Lookup = NOTHING
     referred: Mapping[Address, str] = field(default_factory=dict)
+    extended_gb: int = 0
 
     @property
     def lifecycle(self) -> Lifecycle:

@@ -245,6 +245,19 @@ class Look(Struct, frozen=True):
     total_bytes: int | None = None
     attached: bool | None = None
 
+    @property
+    def percent(self) -> int | None:
+        """How full it is, rounded down; None where that is not known."""
+        used, total = self.used_bytes, self.total_bytes
+        return used * 100 // total if used is not None and total else None
+
+    def __str__(self) -> str:
+        """How full it is: `8.6 of 10.0 GB used (86 %)`; "" where that is not known."""
+        if self.used_bytes is None or not self.total_bytes:
+            return ""
+        used, total = (amount / 2**30 for amount in (self.used_bytes, self.total_bytes))
+        return f"{used:.1f} of {total:.1f} GB used ({self.percent} %)"
+
 
 class TakesSpace(ABC):
     """Its objects take space that is paid for, and looks at them are kept."""
@@ -264,7 +277,7 @@ class TakesSpace(ABC):
         """Return when a copy was made, and its bytes; None for one that cannot be used."""
 
 
-class FillsUp(ABC):
+class FillsUp(TakesSpace):
     """Its objects fill up, and grow to the upper end of a range."""
 
     @abstractmethod
@@ -272,8 +285,11 @@ class FillsUp(ABC):
         """Return the upper end of the range in GB; None where the manifest gives none."""
 
     @abstractmethod
-    def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
-        """Return the amounts of an object that must not exceed it, in bytes by name, from its `fields`."""
+    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
+        """Return the value in the manifest, and its path, by which an object of `size_gb` gets larger.
+
+        At most `enough_gb`, and within its range. None: no manifest makes it larger.
+        """
 
 
 def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic]:
@@ -321,6 +337,12 @@ def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:
     """Return the secret value that `resource` sends, if any."""
     sends = kind.role(SendsSecret)
     return sends.secret(resource) if sends is not None else None
+
+
+def most_gb(kind: ManifestKind, spec: Any) -> int | None:
+    """Return the upper end of the range that the object may grow in, in GB; None: there is no range."""
+    fills_up = kind.role(FillsUp)
+    return fills_up.most_gb(spec) if fills_up is not None else None
 
 
 def holds_secrets(kind: ManifestKind) -> bool:

@@ -130,7 +130,8 @@ def _text(resource: Resource) -> bytes:
 
 def _more(resource: Resource) -> bytes:
     asked = meant(resource)
-    return to_json([(name, _in_order(asked[name])) for name in _MORE], fallback=_fields)
+    given = [name for name in _MORE if (name, asked[name]) != ("grow", None)]  # as `_fields`
+    return to_json([(name, _in_order(asked[name])) for name in given], fallback=_fields)
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

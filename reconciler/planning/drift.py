@@ -55,7 +55,7 @@ def change_of(
         )
     actions = {_undoing(kind, change) for change in fields}
     action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
-    missed = [field for field in fields if field.path in _objectives(kind)]
+    missed = [field for field in fields if field.path in resource.objectives]
     reasons = [_MOVED] if len(missed) < len(fields) else []
     reasons += [f"the objective `{field.path}: {field.before}` is missed" for field in missed]
     reason = "; ".join(reasons)

@@ -136,7 +136,9 @@ def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Add
     for address, resource in resources.items():
         role = kinds[address.kind].role(HasObjectives) if resource.objectives else None
         if role is not None:
-            found[address] = frozenset(role.objectives.values())
+            found[address] = frozenset(
+                action for name, action in role.objectives.items() if name in resource.objectives
+            )
     return found
 
 

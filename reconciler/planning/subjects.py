@@ -33,6 +33,7 @@ class PlanRequest(Struct, frozen=True):
     `siblings`: what other environments have recorded, where the plan may take anything over.
     `approved_deletes`: addresses of objects that a person wants deleted, whatever has come in their place;
     None for a plan that is only looked at, or signed: then people decide about all of its deletes.
+    `extended_gb`: see `Subject`.
     """
 
     id: str
@@ -46,6 +47,7 @@ class PlanRequest(Struct, frozen=True):
     other_manifests: OtherManifests = field(default_factory=OtherManifests)
     siblings: Siblings = field(default_factory=Siblings)
     approved_deletes: Collection[str] | None = ()
+    extended_gb: Mapping[Address, int] = field(default_factory=dict)
 
 
 _NO_SETTERS: Mapping[str, Sequence[Address]] = {}
@@ -156,6 +158,7 @@ class Subjects:
             sets=self.setters.get(address.app, _NO_SETTERS),
             others_s=self._took_s(address.kind),
             referred={to: records[to].id for to in targets if to in records},
+            extended_gb=self.request.extended_gb.get(address, 0),
         )
 
     def _match(self, address: Address) -> Mapping[str, Any] | None:

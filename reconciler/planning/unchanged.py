@@ -67,6 +67,7 @@ class Unchanged:
             or address in subjects.referenced  # others need its values
             or resource.adopt_id not in (None, record.id)
             or resource.objectives
+            or resource.grow is not None
             or record.obligations
             or record.inferred
             or record.lifecycle != resource.lifecycle

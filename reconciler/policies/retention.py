@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field as Describe
 
 from reconciler.core.model import Path, Relocation
+from reconciler.core.percents import Percent
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.roles import NamesResources
 from reconciler.policies.base import GivesValues, Policy, Trait, app_trait, kind_trait, label_trait
@@ -24,7 +25,7 @@ class Selector(Spec):
 
 
 class RetentionPolicySpec(Spec):
-    """Values that many volumes share, and how old their newest snapshot may be. Owns no object itself."""
+    """Values that many volumes share, how old their snapshots and how full they may be. Owns no object."""
 
     selector: Selector = Describe(description="Volumes to which the policy applies; {} means all.")
     snapshot_retention: int | None = Describe(
@@ -39,6 +40,12 @@ class RetentionPolicySpec(Spec):
         le=87_600,  # ten years
         description="Largest age of the newest usable snapshot in hours. If it is older, a new snapshot "
         "is taken.",
+    )
+    alert_at: Percent | None = Describe(
+        None,
+        description="How full a volume may be; it is reported from there on, unless its `lifecycle.alert_at` "
+        "says otherwise.",
+        examples=["80%"],
     )
 
 

@@ -4,7 +4,9 @@ Planning itself reads nothing. It asks other manifest files and other environmen
 may be what a record without a manifest was made for.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -38,6 +40,8 @@ from reconciler.project.secret import compare_fingerprints
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
 from reconciler.state.store import State
+
+_DAY = timedelta(days=1)
 
 Found = tuple[State, Mapping[str, Locked]]
 
@@ -125,6 +129,7 @@ async def gather(
         other_manifests=look_into_other_manifests(desired, records),
         siblings=siblings or Siblings(),
         approved_deletes=approved_deletes,
+        extended_gb=await _extended_gb(project, wanted),
     )
     planner, older = Planner(request), Older(state, declared, project.capabilities)
 
@@ -178,6 +183,21 @@ async def _spent(project: Project, state: State) -> Any:
     from reconciler.approvals.judging import budgets_in, spent_on  # few projects have rules
 
     return await spent_on(project, budgets_in(all_known(project.authority, state)))
+
+
+async def _extended_gb(project: Project, wanted: Iterable[Resource]) -> Mapping[Address, int]:
+    """How many GB extends of the last 24 hours have added to each resource that grows, or may have."""
+    grows = {str(resource.address): resource.address for resource in wanted if resource.grow is not None}
+    if not grows:
+        return {}
+    from reconciler.approvals.spent import past_uses  # few projects have volumes that grow
+
+    late = timedelta(seconds=project.limits.settle_s)
+    since, found = project.clock.now() - _DAY, Counter[Address]()
+    for use in past_uses(await project.store.journal(since=since - late), late):
+        if use.address in grows and "to_gb" in use.uses and (use.at is None or use.at >= since):
+            found[grows[use.address]] += use.uses["gb_added"]
+    return found
 
 
 def _unreadable(

@@ -96,7 +96,7 @@ async def forecast(
     items += _windows(Windows(terms), plan, at)
     if not after_apply:  # whose approvals were used
         items += _approval_over(needed_by(terms), begin, at)
-    items += [item async for item in full_soon(project, desired.resources, records, seen, begin, at)]
+    items += full_soon(state, desired.resources, seen, begin, at)
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
         for address, read in reads.items()

@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+from reconciler.kinds.roles import Look
 from reconciler.kinds.volume.kind import VolumeKind
-from reconciler.rehearsal.trend import full_at, pace
+from reconciler.project.trends import full_at, pace
+from reconciler.services.machines.wire.volume import Volume
 from tests.execution.stage import START
 
 GIB = 1024**3
@@ -34,7 +36,12 @@ def test_what_does_not_grow_or_grows_for_ages_is_never_full() -> None:
 
 
 def test_a_volume_fills_by_its_size_and_by_its_data() -> None:
-    fields = {"blocks": 10 * GIB // 4096, "block_size": 4096, "blocks_free": 6 * GIB // 4096}
-    assert VolumeKind().fill(fields) == {"size": 10 * GIB, "data": 4 * GIB}
-    assert VolumeKind().fill({**fields, "blocks": 0}) == {}
-    assert VolumeKind().fill({"blocks": 1, "block_size": 4096}) == {}
+    blocks = {"blocks": 10 * GIB // 4096, "block_size": 4096, "blocks_free": 6 * GIB // 4096}
+
+    def look(**fields: int) -> Look:
+        return VolumeKind().look(Volume(id="vol_1", **{**blocks, **fields}), START)
+
+    assert (look().total_bytes, look().used_bytes, look().percent) == (10 * GIB, 4 * GIB, 40)
+    assert (look(blocks=0).total_bytes, look(blocks=0).used_bytes, look(blocks=0).percent) == (None,) * 3
+    assert str(look()) == "4.0 of 10.0 GB used (40 %)"
+    assert str(look(block_size=0)) == ""

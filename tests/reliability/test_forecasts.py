@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.kinds.volume.kind import VolumeKind
+from reconciler.project import trends
 from reconciler.rehearsal import forecast, trend
 from tests.reliability.forecasts import compared
 
@@ -51,7 +52,7 @@ def _ignores_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _too_steep(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = trend.pace
+    honest = trends.pace
     monkeypatch.setattr(trend, "pace", lambda points: 3 * (honest(points) or 0))
 
 

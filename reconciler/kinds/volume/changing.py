@@ -14,7 +14,7 @@ from reconciler.core.wire import many, one
 from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.steps import absolute, delete, names_of, wait_only
-from reconciler.kinds.volume import origins, snapshots
+from reconciler.kinds.volume import growing, origins, snapshots
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
@@ -55,7 +55,7 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
         subject,
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
-        applied={"size_gb": grow.after, "snapshot": None},
+        applied={"size_gb": grow.after, "snapshot": None, **growing.recorded(subject)},
         owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
         uses={"gb_added": grow.after - grow.before, "to_gb": grow.after},
         wait=Wait(
@@ -73,7 +73,10 @@ def wait_settled(subject: Subject) -> Step:
 
 
 def size_change(subject: Subject) -> FieldChange | None:
-    """Return the difference in size (GB); a size above the wanted one is refused. None: no difference."""
+    """Return the difference in size (GB); a size above the wanted one is refused. None: no difference.
+
+    A volume that is nearly full is to be larger, where its manifest says so.
+    """
     want, live = subject.spec.wanted_size_gb, subject.live.size_gb
     if want is None or live is None:
         return None
@@ -82,7 +85,10 @@ def size_change(subject: Subject) -> FieldChange | None:
     largest = subject.spec.largest_size_gb
     if largest is not None and known > largest:
         return FieldChange("size_gb", known, largest, Effect.REFUSED)
-    return FieldChange("size_gb", live, max(want, known), Effect.GROW) if live < want else None
+    if live < want:
+        return FieldChange("size_gb", live, max(want, known), Effect.GROW)
+    grown = growing.grown_gb(subject)
+    return FieldChange("size_gb", live, grown, Effect.GROW) if grown is not None else None
 
 
 def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
@@ -113,6 +119,8 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         actions.append(Action.EXTEND)
         impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
         steps.append(extend_step(subject, grow))
+        if grow.before >= subject.spec.wanted_size_gb:
+            reasons.append(growing.why(subject))
         if impact is Impact.RESTART:
             reasons.append("the attached machine may have to restart to use the added space")
     owed = subject.record is not None and bool(subject.record.obligations)

@@ -15,6 +15,7 @@ from reconciler.core.model import (
     Address,
     Effect,
     FieldChange,
+    Path,
     Reference,
     Resource,
     StateRecord,
@@ -49,7 +50,7 @@ from reconciler.kinds.roles import (
     declared_fields,
 )
 from reconciler.kinds.volume import changing, creating, origins, snapshots
-from reconciler.kinds.volume.spec import SizeRange, VolumeSpec
+from reconciler.kinds.volume.spec import MOST_GB, SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot
 
 _ONCE = "nothing happens: it is used only when the volume is created"
@@ -86,7 +87,10 @@ class VolumeKind(
     Spec = VolumeSpec
     in_app = True
     adoptable = True
-    lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "restart_within", "ignore")
+    lifecycle = (
+        *("deletion", "snapshot_before", "timeout_s", "restart", "restart_within"),
+        *("alert_at", "grow", "ignore"),
+    )
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
     at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
     watched = (
@@ -166,8 +170,8 @@ class VolumeKind(
         reads = [snapshots.list_read(subject)] if again else self.objective_reads(subject)
         if subject.resource is None:
             return reads
-        want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
-        grows = want_gb is not None and live_gb is not None and want_gb > live_gb
+        change = changing.size_change(subject)
+        grows = change is not None and change.effect is Effect.GROW
         return (*reads, *machine_reads(subject, grows=grows), *detached_reads(subject))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
@@ -201,18 +205,16 @@ class VolumeKind(
     def most_gb(self, spec: VolumeSpec) -> int | None:
         return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
 
-    def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
-        """Its size, which the platform may enlarge, and its data. Replies to mutations show no blocks."""
-        blocks, size, free = (fields.get(name) for name in ("blocks", "block_size", "blocks_free"))
-        if not blocks or not size or free is None:
-            return {}
-        return {"size": blocks * size, "data": (blocks - free) * size}
+    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
+        size = resource.spec.size_gb
+        most_gb = min(enough_gb, size.max if isinstance(size, SizeRange) else MOST_GB)
+        if size is None or most_gb <= size_gb:
+            return None
+        return ("spec", "size_gb", "min") if isinstance(size, SizeRange) else ("spec", "size_gb"), most_gb
 
     def look(self, live: Any, at: datetime) -> Look:
-        names = ("blocks", "block_size", "blocks_free")
-        fill = self.fill({name: getattr(live, name) for name in names})
         held = bool(live.attached_machine_id or live.attached_alloc_id)
-        return Look(at, live.size_gb, fill.get("data"), fill.get("size"), held)
+        return Look(at, live.size_gb, live.used_bytes, live.total_bytes, held)
 
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
         """A volume without an origin is of the platform's default size; another one of that of its origin."""

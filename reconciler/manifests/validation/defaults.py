@@ -37,7 +37,7 @@ class Defaults:
         for index, values in self._giving.given(resource):
             for name, value in values.items():
                 self._used[index] = True
-                if name in resource.spec.model_fields_set:
+                if name in resource.spec.model_fields_set or name in resource.objectives:
                     continue
                 if name in given and given[name][0] != value:
                     self._disagree(given[name][1], index, name, resource)

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationInfo, create_model
 from pydantic_core import PydanticKnownError
 
-from reconciler.core.model import Deletion, Ignore, Lifecycle
+from reconciler.core.model import ALERT_AT, Deletion, Grow, Ignore, Lifecycle
+from reconciler.core.percents import Percent
 from reconciler.core.spans import SpanText
 from reconciler.core.wire import ID
 from reconciler.kinds.manifest import ManifestKind, Spec
@@ -86,17 +87,40 @@ def ignores_of(items: Sequence[IgnoredField]) -> tuple[Ignore, ...]:
 API_VERSION = "reconciler/v1"
 
 
+_RECORDED = frozenset(Lifecycle.__struct_fields__)
+
+
 class _Block(Spec):
+    def objectives(self) -> Mapping[str, int]:
+        """Return the objectives that a manifest sets itself: they win over those of policies."""
+        alert_at = getattr(self, ALERT_AT, None)
+        return {ALERT_AT: alert_at} if alert_at is not None else {}
+
+    def growth(self) -> Grow | None:
+        """Return how it grows, where it does."""
+        grow = getattr(self, "grow", None)
+        return Grow(**grow.model_dump()) if grow is not None else None
+
     def lifecycle(self) -> Lifecycle:
         """Return the lifecycle: written fields, and defaults for others and those that the kind lacks."""
         given: dict[str, Any] = {
-            name: getattr(self, name) for name in type(self).model_fields if name != "ignore"
+            name: getattr(self, name) for name in type(self).model_fields if name in _RECORDED
         }
         if "deletion" in given:
             given["deletion"] = Deletion(given["deletion"])
         if "snapshot_before" in given:
             given["snapshot_before"] = tuple(given["snapshot_before"])
         return Lifecycle(**given)
+
+
+class GrowBlock(Spec):
+    """Extends it within its range `size_gb`, before it is full."""
+
+    at: Percent = Field(description="How full it has to be, in percent.", examples=["85%"])
+    by: Percent = Field(description="How much larger it gets, in percent of its size.", examples=["20%"])
+    most_gb_per_day: int = Field(
+        ge=1, description="How many GB at most are added to it within 24 hours.", examples=[100]
+    )
 
 
 class LifecycleBlock(_Block):
@@ -120,6 +144,16 @@ class LifecycleBlock(_Block):
         None,
         description="A restart that has been owed for longer is reported as overdue.",
         examples=["14d"],
+    )
+    alert_at: Percent | None = Field(
+        None,
+        description="How full it may be: from there on, it is reported as filling.",
+        examples=["80%"],
+    )
+    grow: GrowBlock | None = Field(
+        None,
+        description="When it is extended within its range; without this, never.",
+        examples=[{"at": "85%", "by": "20%", "most_gb_per_day": 100}],
     )
     ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
 

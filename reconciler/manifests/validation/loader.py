@@ -16,7 +16,7 @@ from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import GUARDRAILS, ManifestKind
-from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets, reserved_name
+from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets, most_gb, reserved_name
 from reconciler.manifests.files import holds_patches, is_of_sops
 from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
@@ -278,13 +278,21 @@ class Loader:
             metadata.labels or _NOTHING,
             adopt_id,
             tuple(kind.references(spec, address)),
-            _NOTHING,
+            (lifecycle.objectives() if lifecycle else None) or _NOTHING,
             ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
+            grow=lifecycle.growth() if lifecycle else None,
             inherited=document.overlaid or _NOTHING,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
         yield from reserved_name(kind, resource)
+        if resource.grow is not None and most_gb(kind, spec) is None:
+            yield error(
+                "missing-field",
+                "`lifecycle.grow` needs a range to grow in",
+                resource.span("lifecycle", "grow"),
+                help="write `size_gb: {min: 10, max: 50}`, with sizes of yours",
+            )
         first = self.resources.get(address)
         if first is not None:
             yield error(

@@ -48,6 +48,19 @@ class Volume(Wire):
     def present(self) -> bool:
         return self.state not in GONE_STATES
 
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of its file system. Replies to mutations show 0 blocks: then it is not known."""
+        return self.blocks * self.block_size if self.blocks and self.block_size else None
+
+    @property
+    def used_bytes(self) -> int | None:
+        """How much of `total_bytes` is in use; None where that is not known."""
+        total, free = self.total_bytes, self.blocks_free
+        if total is None or free is None or self.block_size is None:
+            return None
+        return max(total - free * self.block_size, 0)
+
 
 class VolumeExtended(Wire):
     volume: Volume
