@@ -43,7 +43,7 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
         return shown, project.context(origin_here(chosen.config), shown.lineage)
 
     shown, context = chosen.use_project(work, policies=policies)
-    more = shown.details, shown.known, shown.known_from, shown.owed
+    more = shown.details, shown.known, shown.known_from, shown.owed, shown.look
     page = object_page(shown.record, shown.live, shown.unreadable, shown.sets, *more)
     emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE

@@ -24,6 +24,8 @@ _GAUGES = {
     "drill_last_success_timestamp_seconds": ("The last good restore drill.", "scope", "address"),
     "drill_recovery_seconds": ("How long its restore took.", "scope", "address"),
     "drill_lost_seconds": ("How old the newest data was that it restored.", "scope", "address"),
+    "object_used_bytes": ("How much of it is in use.", "scope", "address"),
+    "object_total_bytes": ("How much it holds when it is full.", "scope", "address"),
     "suspended_scopes": ("Scopes that people suspended.",),
 }
 _COUNTERS = {
@@ -69,6 +71,9 @@ def _samples(view: View) -> Iterator[tuple[str, datetime | float | None, *tuple[
                 yield "drill_last_success_timestamp_seconds", good.at, scope, address
                 yield "drill_recovery_seconds", good.recovery_s, scope, address
                 yield "drill_lost_seconds", good.lost_s, scope, address
+            for address, fill in seen.fills.items():
+                yield "object_used_bytes", fill.used_bytes, scope, address
+                yield "object_total_bytes", fill.total_bytes, scope, address
     yield "suspended_scopes", sum(each.status is Status.SUSPENDED for each in view.statuses.values())
     for outcome, number in view.calls.items():
         yield "calls", number, outcome

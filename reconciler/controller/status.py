@@ -27,6 +27,7 @@ from reconciler.drift.find import Drift
 from reconciler.drills.results import Result
 from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import Look as Fill
 from reconciler.project.scopes import recorded_bindings
 from reconciler.state.store import State
 
@@ -83,7 +84,7 @@ class Seen(Struct, frozen=True):
 
     `owed`: how many restarts are owed, the oldest since `owed_since`. `questions`: how many are open.
     `due`: when objectives will be missed if nothing is done, by address and name. `proven`: the last good
-    drill, by address.
+    drill, and `fills`: how full the objects are, both by address.
     """
 
     status: Status
@@ -94,6 +95,7 @@ class Seen(Struct, frozen=True):
     questions: int = 0
     due: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     proven: Mapping[str, Result] = field(default_factory=dict)
+    fills: Mapping[str, Fill] = field(default_factory=dict)
 
     @property
     def success(self) -> bool:
@@ -158,6 +160,7 @@ class Look(Struct, frozen=True):
         proven = self._by_scope(
             (proof.of, (str(proof.of), proof.good)) for proof in self.drift.proofs if proof.good is not None
         )
+        fills = self._by_scope((address, (str(address), fill)) for address, fill in self.drift.fills.items())
         return {
             scope: replace(
                 _seen(
@@ -174,6 +177,7 @@ class Look(Struct, frozen=True):
                 questions=_questions(of_drift[scope] + of_plan[scope]),
                 due=dict(due.get(scope, ())),
                 proven=dict(proven.get(scope, ())),
+                fills=dict(fills.get(scope, ())),
             )
             for scope in looked_at
         }

@@ -23,12 +23,13 @@ from reconciler.core.model import (
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
+from reconciler.drift.filling import filling
 from reconciler.drift.unrecorded import left_open, unrecorded
 from reconciler.drills.results import Proof, findings, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, is_remade, located
+from reconciler.kinds.roles import HasObjectives, Look, TakesSpace, is_remade, located
 from reconciler.moves.records import follow_moves
 from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
@@ -62,7 +63,7 @@ class Drift(Struct, frozen=True):
 
     `unmanaged`: changes of fields that no manifest declares; they are not in the plan. `without_manifest`:
     addresses that were compared although no manifest names them. `due`: by address and objective. `proofs`:
-    what drills prove.
+    what drills prove. `fills`: how full the objects are.
     """
 
     plan: Plan
@@ -71,6 +72,7 @@ class Drift(Struct, frozen=True):
     without_manifest: Collection[Address] = ()
     due: Mapping[tuple[Address, str], datetime] = field(default_factory=dict)
     proofs: Sequence[Proof] = ()
+    fills: Mapping[Address, Look] = field(default_factory=dict)
 
     @property
     def declared(self) -> Mapping[Address, Span]:
@@ -131,6 +133,7 @@ class _Comparison:
         self.outside = self._outside()
         self.changes: list[Change] = []
         self.drifted: dict[Address, Drifted] = {}
+        self.fills: dict[Address, Look] = {}
         self.missing: list[StateRecord] = []
         self.unmanaged: list[Change] = []
         self.unseen: Counter[str] = Counter()
@@ -220,6 +223,9 @@ class _Comparison:
                 return
             if live.present and (change := unmanaged_change(kind, record, resource, live)) is not None:
                 self.unmanaged.append(change)
+        takes_space = kind.role(TakesSpace)
+        if live is not None and live.present and takes_space is not None:
+            self.fills[record.address] = takes_space.look(live, at)
         if not self.more.ask(kind, found, subject):
             self._judge(found)
 
@@ -228,6 +234,10 @@ class _Comparison:
         kind = self.kinds[found.record.address.kind]
         change, ignored = drift_of(kind, found.record, found.resource, found.live)
         self.remarks += ignored
+        look = self.fills.get(found.record.address)
+        if look is not None and (full := filling(kind, found.record, found.resource, look, self.state)):
+            missed = [*missed, full[0]]
+            self.remarks.append(full[1])
         if missed:
             fields = [*(change.fields if change is not None else ()), *missed]
             change = change_of(kind, found.record, found.resource, fields)
@@ -262,7 +272,7 @@ class _Comparison:
         recorded = (record.address for group in self.by_read.values() for record in group)
         without = frozenset(address for address in recorded if address not in self.wanted)
         unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))
-        return Drift(plan, self.drifted, unmanaged, without, self.more.due, self.proofs)
+        return Drift(plan, self.drifted, unmanaged, without, self.more.due, self.proofs, self.fills)
 
     async def _judge_answers(self, compared: int) -> None:
         """Judge the objects that took a second read. Add the problems that only all answers together show."""

@@ -14,7 +14,7 @@ from reconciler.core.wire import one
 from reconciler.drills.results import shown_drills
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import HasDetails, OnService, located, secret_names, service_of
+from reconciler.kinds.roles import HasDetails, Look, OnService, TakesSpace, located, secret_names, service_of
 from reconciler.moves.records import follow_moves
 from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
@@ -77,7 +77,7 @@ class Shown(Struct, frozen=True):
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
     secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
-    object that is not shown, and where they are from. `owed`: with its dates.
+    object that is not shown, and where they are from. `owed`: with its dates. `look`: how full it is.
     """
 
     record: StateRecord
@@ -89,6 +89,7 @@ class Shown(Struct, frozen=True):
     known: Mapping[str, Any] = field(default_factory=dict)
     known_from: str = ""
     owed: Sequence[Owed] = ()
+    look: Look | None = None
 
 
 async def look_at(
@@ -121,9 +122,10 @@ async def look_at(
     if read is None:
         return replace(unseen, unreadable=kind.unreadable)
     try:
-        objects = (await project.services.read(read)).objects
+        answer = await project.services.read(read)
     except NotFound:
-        objects = ()
+        return unseen
+    objects, at = answer.objects, answer.at
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
         return unseen
@@ -138,4 +140,6 @@ async def look_at(
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]
-    return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed)
+    takes_space = kind.role(TakesSpace)
+    look = takes_space.look(live, at) if takes_space is not None else None
+    return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)

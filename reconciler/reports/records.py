@@ -11,6 +11,7 @@ from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Owed, StateRecord, owed_work
 from reconciler.core.words import counted
+from reconciler.kinds.roles import Look
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
@@ -180,12 +181,13 @@ def object_page(
     known: Mapping[str, Any],
     known_from: str,
     owed: Sequence[Owed],
+    look: Look | None = None,
 ) -> Page:
     """One resource as the platform and the record have it.
 
     `live`: its fields on the platform; None where it is not there, or not readable, which `unreadable` then
     explains. `known`: fields from the record instead, as of `known_from`. `sets`: the secrets that it sets.
-    `owed`: with its dates.
+    `owed`: with its dates. `look`: how full it is.
     """
     lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:
@@ -195,6 +197,7 @@ def object_page(
         lines.append(why if unreadable else "  not on the platform")
         lines.append(f"  last known, from {known_from}:{'' if known else ' nothing'}")
         lines += [f"    {name}: {in_json(value)}" for name, value in known.items()]
+    lines += [f"fullness: {look}"] if look is not None and look.percent is not None else []
     lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
     for name, items in details.items():
         lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
@@ -203,4 +206,7 @@ def object_page(
         lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
     found: dict[str, Any] = {"record": record_document(record, owed), "live": live}
     found |= {"sets": list(sets)} if sets else {}
+    if look is not None and look.percent is not None:
+        sizes = {"used_bytes": look.used_bytes, "total_bytes": look.total_bytes}
+        found["fullness"] = sizes | {"percent": look.percent}
     return Page(document=found | dict(details), text=page_text(lines))

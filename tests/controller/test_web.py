@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from reconciler.controller.status import ScopeStatus, Seen, Status, View
 from reconciler.controller.web import application, serve
 from reconciler.core.listening import listening_at
+from reconciler.kinds.roles import Look
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE = "<img src=https://evil.test/a onerror=alert(1)><script>alert(2)</script></style>\"'>" + "x" * 300
@@ -30,7 +31,13 @@ VIEW = View(
     {"shop": SHOP, "lab": LAB},
     {
         "shop": Seen(
-            Status.DRIFTED, "", owed=2, owed_since=AT, questions=1, due={(DATA, "snapshot_max_age_h"): AT}
+            Status.DRIFTED,
+            "",
+            owed=2,
+            owed_since=AT,
+            questions=1,
+            due={(DATA, "snapshot_max_age_h"): AT},
+            fills={DATA: Look(AT, 10, 2**33, 10 * 2**30), "Volume/shop/new": Look(AT, 10)},
         )
     },
     {"shop": AT},
@@ -69,6 +76,8 @@ def test_metrics_say_what_is_known_of_each_scope() -> None:
             "shop",
             "snapshot_max_age_h",
         ): AT.timestamp(),
+        ("reconciler_object_used_bytes", "Volume/shop/data", "shop"): 2**33,
+        ("reconciler_object_total_bytes", "Volume/shop/data", "shop"): 10 * 2**30,
         ("reconciler_suspended_scopes",): 1,
         ("reconciler_rate_limit_wait_seconds_total",): 1.5,
         ("reconciler_calls_total", "done"): 3,
