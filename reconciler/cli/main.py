@@ -27,6 +27,7 @@ VERBS = {
         "drift": Verb("drift", "show what changed on the platform without us"),
         "drill": Verb("drill", "restore a copy, look at it, and delete it again"),
         "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
+        "forecast": Verb("forecast", "say which volumes will be full, and when"),
         "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),
         "resolve": Verb("objects", "settle a call with an unknown outcome"),
     },

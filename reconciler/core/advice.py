@@ -18,7 +18,7 @@ PROGRAM = "reconcile"
 _GROUPS = frozenset({"state", "secret", "extension", "provider", "policy", "controller"})
 _ON_STATE = frozenset(
     {
-        *("plan", "apply", "drift", "import", "show", "resolve", "state", "extension"),
+        *("plan", "apply", "drift", "forecast", "import", "show", "resolve", "state", "extension"),
         *("doctor", "history", "approve", "bundle", "undo", "controller", "inventory"),
     }
 )

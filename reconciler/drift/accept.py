@@ -76,7 +76,7 @@ def accept(
                 edit, edited = made
                 edits.append(edit)
                 found = replace(found, resource=edited)  # all of its fields must be valid together
-    accepted, replacements = _rewritten(edits, root, refused)
+    accepted, replacements = rewritten(edits, root, refused)
     if refused:
         blocked = {refusal.address for refusal in refused}
         others = [change.address for change in chosen if change.address not in blocked]
@@ -186,7 +186,7 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
         return cannot_accept(
             f"`{address}`: `{field.path}: {field.before}` is an objective, which has no value to accept",
             resource.span("metadata", "name"),
-            "the next apply meets it again; or change it in the policy that gives it",
+            "meet it again, as the next apply does where it can; or change it where it is given",
         )
     if field.path == "id":
         return _not_there(address, field, resource.span("metadata", "name"))
@@ -270,7 +270,7 @@ def _at(span: Span | None) -> str:
 # --- from edits to files ---
 
 
-def _rewritten(
+def rewritten(
     edits: Sequence[Edit], root: Path, refused: list[Refusal]
 ) -> tuple[list[Accepted], list[Replacement]]:
     """Return the accepted values and the new files, in memory. Adds the edits that fail to `refused`."""

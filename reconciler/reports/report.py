@@ -208,6 +208,13 @@ class InventoryReport(Page, frozen=True, kw_only=True):
     tables: Mapping[str, Sequence[Sequence[str]]]
 
 
+class DrawnPage(Page, frozen=True, kw_only=True):
+    """A page that HTML shows, too, with `drawings`: each a caption and an SVG."""
+
+    kind = "drawn"
+    drawings: Sequence[tuple[str, str]] = ()
+
+
 # --- the options of a run in advised commands ---
 
 

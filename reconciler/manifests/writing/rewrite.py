@@ -222,11 +222,10 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
 def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
     """Return the edit's resource as the edited manifest declares it, or why that would not be valid."""
     resource = edit.resource
-    field = str(edit.path[-1])
     given = resource.spec.model_dump(by_alias=True, exclude_unset=True)
-    span = resource.span(*edit.path)
+    span, inside = resource.span(*edit.path), edit.path[1:]
     try:
-        spec = kind.Spec.model_validate({**given, field: edit.value})
+        spec = kind.Spec.model_validate(_with(given, inside, edit.value))
     except ValidationError:
         return cannot_accept(
             f"`{resource.address}`: {describe(edit.value)} is not a valid `{edit.name}` in a manifest",
@@ -235,7 +234,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
             "with `lifecycle.ignore`",
         )
     others = spec.model_dump(by_alias=True, exclude_unset=True)
-    if {**given, field: None} != {**others, field: None}:
+    if _with(given, inside, None) != _with(others, inside, None):
         return _unsound(edit)
     broken = [problem for problem in kind.check(spec, resource.span) if problem.severity is Severity.ERROR]
     if broken:
@@ -274,18 +273,24 @@ def _inside(value: Any, path: Path) -> Any:
     return value
 
 
+def _with(values: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    """Return `values` with another one at `path`."""
+    name, inner = str(path[0]), path[1:]
+    return {**values, name: _with(values[name], inner, value) if inner else value}
+
+
 def _read_as_loaded(edit: Edit, value: Any) -> bool:
     """Whether `value` means the resource's value: other words may mean the same, such as `running`."""
-    spec, field = edit.resource.spec, str(edit.path[-1])
+    spec, inside = edit.resource.spec, edit.path[1:]
     given = spec.model_dump(by_alias=True, exclude_unset=True)
-    loaded = given.pop(field, None)
+    loaded = _inside(given, inside)
     if value is None or value == loaded:
         return bool(value == loaded)
     try:
-        again = type(spec).model_validate({**given, field: value})
+        again = type(spec).model_validate(_with(given, inside, value))
     except ValidationError:
         return False
-    return bool(again.model_dump(by_alias=True, exclude_unset=True)[field] == loaded)
+    return bool(_inside(again.model_dump(by_alias=True, exclude_unset=True), inside) == loaded)
 
 
 def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:
@@ -305,7 +310,7 @@ def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:
     return cannot_accept(
         f"`{resource.address}`: the value of `{edit.name}` {token.obstacle}",
         span,
-        f"edit it there by hand; the live value is {written(edit.value)}",
+        f"edit it there by hand; write {written(edit.value)}",
     )
 
 

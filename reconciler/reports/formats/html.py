@@ -21,6 +21,7 @@ from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.grouping import NO_APP, is_gone, sections_of, touches
 from reconciler.reports.report import (
     ApplyReport,
+    DrawnPage,
     DriftReport,
     Failure,
     PlanReport,
@@ -66,6 +67,8 @@ def _values(report: Report) -> dict[str, Any]:
         "in_place": Effect.IN_PLACE,
         "platform": PLATFORM,
     }
+    if isinstance(report, DrawnPage):
+        return found | {"title": "Forecast", "drawings": report.drawings}
     return found | _of_plan(report) if isinstance(report, PlanReport | DriftReport | ApplyReport) else found
 
 
@@ -98,4 +101,4 @@ def _tone(report: Report, change: Change) -> str:
     return _TONES.get(change.action, "")
 
 
-FORMAT = Format("html", RUNS | {"inventory"}, render, escape=numbered)
+FORMAT = Format("html", RUNS | {"drawn", "inventory"}, render, escape=numbered)
