@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Origin
 from reconciler.core.diagnostics import Diagnostic, Severity, error
-from reconciler.core.model import Address, Deletion, Observation
+from reconciler.core.model import SCRATCH_NAME, Address, Deletion, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.arrange import Entry, sort_out
 from reconciler.importing.ownership import Known, Live
@@ -32,7 +32,6 @@ _OWNERS: Mapping[str, Literal["declared", "recorded"]] = {
     **dict.fromkeys(("known", "meant"), "declared"),
     "recorded": "recorded",
 }
-_OF_DRILLS = "drill-"  # begins the names of what restore drills make and remove
 
 
 async def take_inventory(
@@ -217,7 +216,7 @@ def _why_kept(item: ItemJson, at: datetime, known: Known, is_doubtful: bool) -> 
         return f"it may be of environment `{known.siblings.unread[0]}`, whose state cannot be read here"
     if is_doubtful:
         return "a call of unknown outcome may have made it"
-    if (item.name or "").startswith(_OF_DRILLS):
+    if (item.name or "").startswith(SCRATCH_NAME):
         return "its name is that of a restore drill's object"
     if item.attached is None:
         return "the platform does not tell whether it is used"
