@@ -11,6 +11,7 @@ from reconciler.core.clock import Clock, sleep_telling
 
 DOCUMENTED_PER_SECOND = 1.0  # after an answer 429. Source: platform notes, "Errors, limits, headers"
 BURST = 3  # requests of one action at once
+_SLOW_S = 3600.0  # so long after an answer 429 the documented pace is kept: a controller runs for months
 _GONE_S = 300.0  # a request that was not answered by then was not even sent, as in an outage
 
 # Reports that requests of an action wait: the action, how many are left, of how many, and for how many
@@ -104,8 +105,7 @@ class _Queue:
     """
 
     def __init__(self, interval_s: float, burst: int) -> None:
-        self._interval_s = interval_s
-        self._slack_s = (burst - 1) * interval_s
+        self._usual = self._interval_s, self._slack_s = interval_s, (burst - 1) * interval_s
         self._full_s = -math.inf  # from then on a whole burst may be sent at once
         self._held_s = -math.inf  # until then nothing may be sent
         self._waiting: deque[anyio.Event] = deque()
@@ -123,6 +123,8 @@ class _Queue:
 
     def take(self, now_s: float) -> None:
         """Count a request that is sent now."""
+        if now_s > self._held_s + _SLOW_S:
+            self._interval_s, self._slack_s = self._usual
         self._full_s = max(self._full_s, now_s) + self._interval_s
         self._under_way.append(now_s)
 
