@@ -16,7 +16,7 @@ from reconciler.manifests.load import load
 from reconciler.state.places.sqlite.store import SqliteStore
 from tests.cli.conftest import project_at
 from tests.cli.harness import Project, Sandbox, serving, volume
-from tests.cli.test_controller import controlling
+from tests.cli.test_controller import controlling, settings
 from tests.cli.test_controller_rounds import Rounds, here, mode
 
 __all__ = ["here"]
@@ -75,7 +75,7 @@ async def test_what_is_due_runs_in_mode_apply_only(
 def test_a_signal_in_a_drill_ends_it_and_the_next_drill_cleans_up(tmp_path: Path) -> None:
     with serving("--clock", "manual", "--profile", "extended") as still:
         project = project_at(tmp_path, still.url)
-        mode(project, "apply")
+        settings(project, "apply")  # each second: a drill that finds its scope locked waits for a round
         app = still.app("shop")
         due(project, still, app)
         with controlling(project) as log:

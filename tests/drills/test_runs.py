@@ -197,6 +197,7 @@ async def test_a_refused_restore_fails_the_drill(stage: Stage) -> None:
 @pytest.mark.parametrize("of", ["cluster", "volume"])
 async def test_a_restore_whose_answer_is_lost_is_found_by_its_name(stage: Stage, of: str) -> None:
     await (of_cluster if of == "cluster" else of_volume)(stage)
+    stage.limit(adopt_inferred=False)  # for a resource, a person would have to decide
     path = "/v1/postgres/*/restore" if of == "cluster" else "/v1/apps/shop/volumes"
     stage.fault(method="POST", path=path, action="drop_after")
     (ran,) = await drilled(stage, CLUSTER if of == "cluster" else VOLUME, WEEKLY)
