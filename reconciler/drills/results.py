@@ -23,6 +23,7 @@ from reconciler.core.steps import Plan
 from reconciler.core.words import in_words
 from reconciler.drills.checks.model import Checked
 from reconciler.execution.decisions import Actor, Content, recall, remember
+from reconciler.planning.declared import Desired
 from reconciler.policies.drill import RestoreDrillSpec, drilled
 from reconciler.state.store import State, Store
 
@@ -139,6 +140,30 @@ async def remember_result(store: Store, actor: Actor, drill: Resource, of: Addre
         return {**note, str(of): to_builtins(kept)}
 
     await remember(store, actor, f"{_NOTE}{drill.address.name}", new)
+
+
+async def remember_declared(
+    store: Store, actor: Actor, desired: Desired, state: State, *, whole: bool
+) -> None:
+    """Keep which drills are declared: one that leaves together with its object would else gate nothing.
+
+    `whole`: what is not declared any more is forgotten. `state`: as it was loaded just now.
+    """
+    declared: dict[str, dict[str, Content]] = {}
+    for drill in desired.policies:
+        if isinstance(drill.spec, RestoreDrillSpec):
+            known = declared.setdefault(f"{_NOTE}{drill.address.name}", {})
+            for resource in drilled(drill, desired.resources):
+                if resource.address in state.records:
+                    known[str(resource.address)] = to_builtins(_Kept(drill.spec.max_age))
+    noted = [name for name in state.remembered if name.startswith(_NOTE)]
+    for name in dict.fromkeys((*declared, *noted)):
+        now = declared.get(name, {})
+
+        def new(note: Content, now: Mapping[str, Content] = now) -> Content:
+            return {**now, **{of: kept for of, kept in note.items() if not whole or of in now}}
+
+        await remember(store, actor, name, new, known=state)
 
 
 def _without_facts(result: Result) -> Result:

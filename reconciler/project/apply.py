@@ -25,10 +25,10 @@ from reconciler.approvals.judging import NOTHING, Given, Judged, judge, needed_b
 from reconciler.approvals.windows import Windows
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
-from reconciler.core.errors import ReconcilerError, Refused, StoreError
+from reconciler.core.errors import Locked, ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
-from reconciler.drills.results import not_recoverable, proofs, unproven
+from reconciler.drills.results import not_recoverable, proofs, remember_declared, unproven
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import load_with_holders, parse_intent
 from reconciler.planning.declared import Desired
@@ -85,7 +85,8 @@ async def apply(
                 pass
             if not applied.declined and not applied.interrupted:
                 await attempt.record_looks()
-            with suppress(StoreError):  # what was done counts, also where the state cannot be read
+            with suppress(StoreError, Locked):  # what was done counts, also where the state cannot be read
+                await attempt.remember_drills(applied, await project.store.load())
                 state = await project.store.load()
                 applied = replace(applied, head=state_head(state.lineage, state.heads))
             return applied
@@ -240,6 +241,16 @@ class _Attempt(Struct, frozen=True):
         if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
             raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
         return judged
+
+    async def remember_drills(self, applied: Applied, state: State) -> None:
+        """Keep which drills are declared. Only a run that went through all of the manifests forgets any."""
+        desired, plan = self.desired, applied.plan
+        is_part = bool(desired.targets or desired.focus is not None or desired.manifests.paths)
+        failed = has_errors(plan.diagnostics) or any(done.outcome != "done" for done in applied.results)
+        if not applied.declined and not applied.interrupted:
+            whole = not (is_part or failed or self._terms(plan, state).by_agent)
+            actor = self.project.actor()
+            await remember_declared(self.project.store, actor, desired, state, whole=whole)
 
     def _terms(self, plan: Plan, state: State) -> Terms:
         """The terms that `plan` is judged by."""

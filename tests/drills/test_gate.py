@@ -1,6 +1,7 @@
 """What goes although no drill proves that it could come back: refused unless people sign exactly that."""
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.approvals.judging import Given
 from reconciler.core.errors import Refused
@@ -106,3 +107,27 @@ async def test_a_plan_of_a_delete_says_what_was_proven(stage: Stage) -> None:
     await stage.apply("", approved_deletes=[str(DATA)])
     started = [entry.data for _, entry in await stage.store.journal() if entry.event is Event.RUN_STARTED]
     assert started[-1]["losses"] == {str(DATA): change.reason}  # a bundle of the run has this row
+
+
+async def applied(stage: Stage, manifests: str, *deletes: str, **about: object) -> dict[str, str]:
+    wanted = replace(desired(stage, manifests), **about)
+    found = await apply(stage.project(), wanted, approve=lambda plan: True, approved_deletes=deletes)
+    return outcomes(found)
+
+
+async def test_a_drill_that_never_ran_counts_in_the_change_that_takes_it_away(stage: Stage) -> None:
+    await applied(stage, volume(rest=GONE) + volume("other") + WEEKLY)
+    await stage.time.sleep(9 * 86400)
+    with pytest.raises(Refused) as refused:
+        await applied(stage, volume("other"), str(DATA))
+    assert codes(refused.value) == ["not-recoverable"]
+
+
+async def test_a_drill_that_was_taken_away_before_counts_no_more(stage: Stage) -> None:
+    await applied(stage, volume(rest=GONE) + volume("other") + WEEKLY)
+    await stage.time.sleep(9 * 86400)
+    await applied(stage, volume(rest=GONE) + volume("other"), focus={DATA})  # not all of the manifests
+    with pytest.raises(Refused):
+        await applied(stage, volume("other"), str(DATA))
+    await applied(stage, volume(rest=GONE) + volume("other"))
+    assert set((await applied(stage, volume("other"), str(DATA))).values()) == {"done"}
