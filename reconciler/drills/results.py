@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, convert, field, to_builtins
@@ -22,7 +23,7 @@ from reconciler.core.spans import parse_span
 from reconciler.core.steps import Plan
 from reconciler.core.words import in_words
 from reconciler.drills.checks.model import Checked
-from reconciler.execution.decisions import Actor, Content, recall, remember
+from reconciler.execution.decisions import Actor, Content, Renewal, recall, remember
 from reconciler.planning.declared import Desired
 from reconciler.policies.drill import RestoreDrillSpec, drilled
 from reconciler.state.store import State, Store
@@ -142,12 +143,10 @@ async def remember_result(store: Store, actor: Actor, drill: Resource, of: Addre
     await remember(store, actor, f"{_NOTE}{drill.address.name}", new)
 
 
-async def remember_declared(
-    store: Store, actor: Actor, desired: Desired, state: State, *, whole: bool
-) -> None:
-    """Keep which drills are declared: one that leaves together with its object would else gate nothing.
+def declared_notes(desired: Desired, state: State, *, whole: bool) -> Mapping[str, Renewal]:
+    """What is to be kept of the drills that are declared: one that leaves with its object would gate nothing.
 
-    `whole`: what is not declared any more is forgotten. `state`: as it was loaded just now.
+    `whole`: what is not declared any more is forgotten.
     """
     declared: dict[str, dict[str, Content]] = {}
     for drill in desired.policies:
@@ -157,13 +156,11 @@ async def remember_declared(
                 if resource.address in state.records:
                     known[str(resource.address)] = to_builtins(_Kept(drill.spec.max_age))
     noted = [name for name in state.remembered if name.startswith(_NOTE)]
-    for name in dict.fromkeys((*declared, *noted)):
-        now = declared.get(name, {})
+    return {name: partial(_declared, now=declared.get(name, {}), whole=whole) for name in (*declared, *noted)}
 
-        def new(note: Content, now: Mapping[str, Content] = now) -> Content:
-            return {**now, **{of: kept for of, kept in note.items() if not whole or of in now}}
 
-        await remember(store, actor, name, new, known=state)
+def _declared(note: Content, now: Mapping[str, Content], *, whole: bool) -> Content:
+    return {**now, **{of: kept for of, kept in note.items() if not whole or of in now}}
 
 
 def _without_facts(result: Result) -> Result:

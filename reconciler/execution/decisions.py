@@ -83,9 +83,12 @@ async def remember(
     await _renew(store, actor, {name: new}, entries, held, known or await store.load())
 
 
-async def remember_seen(store: Store, actor: Actor, notes: Mapping[str, Renewal], known: State) -> None:
-    """Replace all `notes` in one commit, as `remember` does one. Nobody decides them: none is journaled."""
-    await _renew(store, actor, notes, [], None, known)
+async def remember_seen(store: Store, actor: Actor, notes: Mapping[str, Renewal], known: State) -> bool:
+    """Replace all `notes` in one commit, as `remember` does one. Nobody decides them: none is journaled.
+
+    Returns whether anything was written.
+    """
+    return await _renew(store, actor, notes, [], None, known)
 
 
 async def _renew(
@@ -95,14 +98,15 @@ async def _renew(
     entries: Sequence[JournalEntry],
     held: Lease | None,
     before: State,
-) -> None:
+) -> bool:
     if all(new(recall(before, name)) == recall(before, name) for name, new in notes.items()):
-        return
+        return False
     if held is not None and WHOLE_STATE in held.scopes:
         await _write(store, held.of(WHOLE_STATE), actor, notes, entries)
-        return
+        return True
     async with actor.for_a_note(store).leased(store, {WHOLE_STATE}) as lease:
         await _write(store, lease, actor, notes, entries)
+    return True
 
 
 async def _write(

@@ -25,10 +25,11 @@ from reconciler.approvals.judging import NOTHING, Given, Judged, judge, needed_b
 from reconciler.approvals.windows import Windows
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
-from reconciler.core.errors import Locked, ReconcilerError, Refused, StoreError
+from reconciler.core.errors import ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
-from reconciler.drills.results import not_recoverable, proofs, remember_declared, unproven
+from reconciler.drills.results import declared_notes, not_recoverable, proofs, unproven
+from reconciler.execution.decisions import remember_seen
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import load_with_holders, parse_intent
 from reconciler.planning.declared import Desired
@@ -37,7 +38,7 @@ from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed, made_elsewhere
 from reconciler.planning.saved import SavedPlan, load_saved
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
-from reconciler.project.looks import Seen, record_looks, watching
+from reconciler.project.looks import Seen, notes_of, watching
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
@@ -83,11 +84,8 @@ async def apply(
         try:
             while (applied := await attempt.plan_and_run()) is None:
                 pass
-            if not applied.declined and not applied.interrupted:
-                await attempt.record_looks()
-            with suppress(StoreError, Locked):  # what was done counts, also where the state cannot be read
-                await attempt.remember_drills(applied, await project.store.load())
-                state = await project.store.load()
+            with suppress(StoreError):  # what was done counts, also where the state cannot be read
+                state = await attempt.remember(applied, await project.store.load())
                 applied = replace(applied, head=state_head(state.lineage, state.heads))
             return applied
         except (Moved, Overtaken) as moved:
@@ -172,12 +170,24 @@ class _Attempt(Struct, frozen=True):
         await remember_ended(project, desired, terms, applied.results)
         return applied
 
-    async def record_looks(self) -> None:
-        """Keep what was seen. What was done counts, also where that fails."""
+    async def remember(self, applied: Applied, state: State) -> State:
+        """Keep what was seen, and which drills are declared. Returns the state afterwards.
+
+        Only a run that went through all of the manifests forgets a drill.
+        """
+        project, desired, plan = self.project, self.desired, applied.plan
+        if applied.declined or applied.interrupted or not state.lineage:
+            return state
+        is_part = bool(desired.targets or desired.focus is not None or desired.manifests.paths)
+        failed = has_errors(plan.diagnostics) or any(done.outcome != "done" for done in applied.results)
+        whole = not (is_part or failed or self._terms(plan, state).by_agent)
+        notes = {**notes_of(self.seen), **declared_notes(desired, state, whole=whole)}
         try:
-            await record_looks(self.project, self.seen)
+            written = await remember_seen(project.store, project.actor(), notes, state)
+            return await project.store.load() if written else state
         except ReconcilerError as failure:
-            self.project.reporter.note(f"what was seen is not recorded: {failure.message}")
+            project.reporter.note(f"what was seen is not recorded: {failure.message}")
+            return state
 
     async def _settled_plan(self, state: State) -> tuple[Plan, State]:
         """A plan that knows the outcomes of the calls before it, and the state that it was made by.
@@ -241,16 +251,6 @@ class _Attempt(Struct, frozen=True):
         if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
             raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
         return judged
-
-    async def remember_drills(self, applied: Applied, state: State) -> None:
-        """Keep which drills are declared. Only a run that went through all of the manifests forgets any."""
-        desired, plan = self.desired, applied.plan
-        is_part = bool(desired.targets or desired.focus is not None or desired.manifests.paths)
-        failed = has_errors(plan.diagnostics) or any(done.outcome != "done" for done in applied.results)
-        if not applied.declined and not applied.interrupted:
-            whole = not (is_part or failed or self._terms(plan, state).by_agent)
-            actor = self.project.actor()
-            await remember_declared(self.project.store, actor, desired, state, whole=whole)
 
     def _terms(self, plan: Plan, state: State) -> Terms:
         """The terms that `plan` is judged by."""

@@ -23,7 +23,7 @@ import msgspec
 
 from reconciler.core.model import Observation, Resource, StateRecord
 from reconciler.core.steps import Read
-from reconciler.execution.decisions import Content, recall, remember_seen
+from reconciler.execution.decisions import Content, Renewal, recall, remember_seen
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import Look, TakesSpace
@@ -68,8 +68,12 @@ async def record_looks(project: Project, seen: Seen) -> None:
     """
     state = await project.store.load()
     if state.lineage:
-        notes = {_note(scope): partial(_with, looks) for scope, looks in seen.items() if looks}
-        await remember_seen(project.store, project.actor(), notes, state)
+        await remember_seen(project.store, project.actor(), notes_of(seen), state)
+
+
+def notes_of(seen: Seen) -> Mapping[str, Renewal]:
+    """What becomes of the notes."""
+    return {_note(scope): partial(_with, looks) for scope, looks in seen.items() if looks}
 
 
 def _note(scope: str) -> str:

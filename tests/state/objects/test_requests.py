@@ -57,6 +57,8 @@ def test_a_plan_and_an_apply_ask_an_object_store_for_little(
 
     begin(10)
     asyncio.run(applied(made=False))
+    begin(12)
+    asyncio.run(applied())  # keeps a look at the volume, as the first run of each six hours does
     begin(15)
     assert asyncio.run(planned()) == {"get root": 2, "list heads": 3, "get heads": 2}
     begin(15)
