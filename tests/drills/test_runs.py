@@ -10,12 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.approvals.rules import Authority, Rule, Said
+from reconciler.core.diagnostics import IN_FLIGHT, Severity
 from reconciler.core.errors import Locked, Refused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.drift.find import find_drift
 from reconciler.drills.results import proofs
+from reconciler.kinds.cluster.kind import KIND
 from reconciler.project.drill import ONE_AT_A_TIME
 from reconciler.project.plan import make_plan
+from reconciler.services.machines.wire.cluster import ClusterBackup
 from reconciler.state.store import Event
 from tests.approvals.people import Person, signers
 from tests.drills.stage import (
@@ -224,6 +227,16 @@ async def test_what_a_killed_drill_leaves_is_deleted_by_the_next(stage: Stage, o
     ]
 
 
+async def test_what_was_left_and_somebody_has_deleted_holds_up_no_drill(stage: Stage) -> None:
+    address = await left(stage)
+    (volume,) = (each for each in stage.volumes() if each["name"] == address.name)
+    stage.call("PATCH", f"/_sandbox/world/volumes/{volume['id']}", {"state": "destroyed"})
+    (again,) = await drilled(stage, VOLUME, WEEKLY)
+    assert again.result is not None
+    assert again.result.passed
+    assert [str(each) for each in (await stage.store.load()).records] == [str(DATA)]
+
+
 # --- what others see ---
 
 
@@ -241,6 +254,17 @@ async def test_every_other_plan_names_what_was_left_and_leaves_it(stage: Stage) 
     assert [change.address for change in found.plan.changes] == []
     await stage.apply(VOLUME)
     assert stage.line.mutations == []
+
+
+async def test_a_call_of_a_killed_drill_whose_outcome_is_open_asks_nobody(stage: Stage) -> None:
+    await of_cluster(stage)
+    await killed(stage, CLUSTER, "POST")
+    plan = await make_plan(project_of(stage), desired(stage, CLUSTER))
+    (problem,) = plan.diagnostics
+    assert (problem.code, problem.severity) == (IN_FLIGHT, Severity.WARNING)
+    assert "drill-weekly-" in problem.message
+    assert problem.help is not None
+    assert "`reconcile drill`" in problem.help
 
 
 async def test_it_is_not_taken_for_a_renamed_or_new_resource(stage: Stage) -> None:
@@ -378,3 +402,11 @@ async def test_it_runs_when_its_schedule_says_and_not_again(stage: Stage) -> Non
     wanted = desired(stage, manifests)
     (proof,) = proofs(wanted.policies, wanted.resources, state)
     assert [result.passed for result in proof.results] == [True, True]
+
+
+def test_a_backup_that_failed_is_passed_over_for_the_one_before_it() -> None:
+    backups = [
+        ClusterBackup(id="good", status="completed", finished_at="2026-03-01T12:00:00Z"),
+        ClusterBackup(id="failed", status="failed", finished_at="2026-03-01T13:00:00Z"),
+    ]
+    assert [each.id for each in backups if KIND.copied(each) is not None] == ["good"]

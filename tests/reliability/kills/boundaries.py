@@ -29,6 +29,8 @@ STRUCK = "struck at"  # and the moment, by the clock that all processes share
 
 _IDS = re.compile(r"vol_[a-z0-9]+|vs_[a-z0-9]+|(?<=/v1/postgres/)[a-z0-9]{16}|(?<=/machines/)[a-z0-9]+")
 
+_SCRATCH = re.compile(r"(?<=/)(drill-[\w.-]+-)[0-9a-f]{8}")  # of a drill, which has a new name each time
+
 _STORE = ("lease", "check", "commit", "spool", "release")
 
 _step: contextvars.ContextVar[str] = contextvars.ContextVar("step", default="")
@@ -49,6 +51,7 @@ class Boundaries:
     _trace: int = -1
 
     def reach(self, name: str) -> None:
+        name = _SCRATCH.sub(r"\1*", name)
         with self._guard:
             self._seen[name] += 1
             numbered = f"{name}@{self._seen[name]}"

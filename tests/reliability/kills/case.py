@@ -66,7 +66,7 @@ class Verdict:
 
 
 @dataclass
-class _Stage:
+class Stage:
     """The processes of one case, in its directory."""
 
     root: Path
@@ -100,9 +100,7 @@ def _verb(arguments: Sequence[str]) -> Callable[[], None]:
 
 
 @contextmanager
-def _staged(
-    template: Template, root: Path, planted: str = "", *, kept: Path | None = None
-) -> Iterator[_Stage]:
+def staged(template: Template, root: Path, planted: str = "", *, kept: Path | None = None) -> Iterator[Stage]:
     """`kept`: where to keep what the block leaves, once no process works on it any more."""
     project, db = template.copied(root)
     try:
@@ -110,7 +108,7 @@ def _staged(
             move_platform(project, sandbox.url)
             place = shared.carried_in(template.server, project) if template.server is not None else None
             try:
-                yield _Stage(root, project, sandbox, template, planted, place)
+                yield Stage(root, project, sandbox, template, planted, place)
                 if place is not None and kept is not None:
                     shared.carried_out(place, project)
             finally:
@@ -122,11 +120,11 @@ def _staged(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def points(template: Template, root: Path) -> list[str]:
-    """The boundaries that an undisturbed apply reaches, in order."""
-    with _staged(template, root) as stage:
+def points(template: Template, root: Path, arguments: Sequence[str] = APPLY) -> list[str]:
+    """The boundaries that an undisturbed run of a verb reaches, in order."""
+    with staged(template, root) as stage:
         trace = root / "trace"
-        ran = stage.run(APPLY, KILLS_TRACE=str(trace), KILLS_SANDBOX=stage.sandbox.url)
+        ran = stage.run(arguments, KILLS_TRACE=str(trace), KILLS_SANDBOX=stage.sandbox.url)
         assert ran is not None
         assert ran.code in (_DONE, _DECIDE, _PENDING), f"{ran.out}\n{ran.err}"
         return trace_of(trace)
@@ -135,8 +133,8 @@ def points(template: Template, root: Path) -> list[str]:
 def killed(point: str, template: Template, root: Path) -> Template:
     """What a run of `template` leaves that is killed at `point`: the next run begins with it."""
     file = root / "killed"
-    with _staged(template, root / "first", kept=root / "left") as stage:
-        _strike(stage, point, signal.SIGKILL, file)
+    with staged(template, root / "first", kept=root / "left") as stage:
+        strike(stage, point, signal.SIGKILL, file)
         assert point in trace_of(file), f"{point} is never reached"
     return replace(template, root=root / "left")
 
@@ -145,17 +143,17 @@ def tried(case: Case, template: Template, root: Path) -> Verdict:
     """Run `case` in `root`, which must not exist; again while its point is not reached."""
     verdict = Verdict(case, struck=False)
     for _ in range(MOST_TRIES):
-        with _staged(template, root, case.planted) as stage:
+        with staged(template, root, case.planted) as stage:
             verdict = _struck(case, stage)
         if verdict.struck:
             break
     return verdict
 
 
-def _struck(case: Case, stage: _Stage) -> Verdict:
+def _struck(case: Case, stage: Stage) -> Verdict:
     number = SIGNALS[case.signal]
     file = stage.root / "trace"
-    ran = _strike(stage, case.point, number, file)
+    ran = strike(stage, case.point, number, file)
     trace = trace_of(file)
     if case.point not in trace:
         return Verdict(case, struck=False)
@@ -175,9 +173,12 @@ def _struck(case: Case, stage: _Stage) -> Verdict:
     return Verdict(case, True, tuple(findings), runs, decisions, ended_after_s)
 
 
-def _strike(stage: _Stage, point: str, number: int, trace: Path) -> Ran | None:
+def strike(
+    stage: Stage, point: str, number: int, trace: Path, arguments: Sequence[str] = APPLY
+) -> Ran | None:
+    """Run a verb that is sent the signal `number` at `point`."""
     ran = stage.run(
-        APPLY,
+        arguments,
         KILLS_TRACE=str(trace),
         KILLS_SANDBOX=stage.sandbox.url,
         KILLS_STRIKE=point,
@@ -188,7 +189,7 @@ def _strike(stage: _Stage, point: str, number: int, trace: Path) -> Ran | None:
     return ran
 
 
-def _looked_at(stage: _Stage) -> list[Finding]:
+def _looked_at(stage: Stage) -> list[Finding]:
     """The last runs, which only read, and what everything shows after them."""
     last = stage.log()[-1]["seq"]
     apply = stage.run(APPLY)
@@ -220,7 +221,7 @@ def _part(ran: Ran | None, name: str) -> Any:
 # --- the person who is asked ---
 
 
-def _answered(stage: _Stage, asking: Ran) -> list[Finding]:
+def _answered(stage: Stage, asking: Ran) -> list[Finding]:
     """Answer each question truthfully: by what the world shows and no record tracks."""
     findings = []
     for address in sorted(set(_QUESTION.findall(json.dumps(asking.json)))):

@@ -1,7 +1,7 @@
 """Defects that a reconciler must not have, planted in a process to see that the enumeration catches them.
 
 Each replaces one piece of the product at run time, in the struck run and in those that follow. Nothing
-else than the checker's own check uses them: `python -m tests.reliability.kills --defects`.
+else than the checkers' own checks uses them: `python -m tests.reliability.kills --defects`, and `drills`.
 """
 
 import contextvars
@@ -17,16 +17,19 @@ from tests.reliability.kills.verdict import Kind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Defect:
-    """What `plant` breaks, and the case that shows it: struck at `point`, found as `shown`."""
+    """What `plant` breaks, and the case that shows it: struck at `point`, found as `shown`.
+
+    `shown`: a kind of `verdict`, or words of what `drills` finds.
+    """
 
     plant: Callable[[], None]
     point: str
     signal: str
-    shown: Kind
+    shown: Kind | str
 
 
 def plant(name: str) -> None:
-    DEFECTS[name].plant()
+    {**DEFECTS, **DRILL_DEFECTS}[name].plant()
 
 
 def _intent_after_the_call() -> None:
@@ -168,4 +171,55 @@ DEFECTS: Mapping[str, Defect] = {
         "INT",
         "broken promise",
     ),
+}
+
+
+# --- of drills ---
+
+
+def _leftovers_kept() -> None:
+    import reconciler.project.drill as drill
+
+    async def clean(*_: Any) -> None:
+        return
+
+    drill.clean = clean  # type: ignore[assignment]
+
+
+def _leftovers_planned_away() -> None:
+    from reconciler.planning.deciding import Deciding
+
+    Deciding._is_scratch = lambda self, address: False  # type: ignore[method-assign]
+
+
+def _source_deleted() -> None:
+    """A delete goes to the object that was restored from."""
+    from reconciler.services.client import Client
+
+    sending = Client.send
+    source = "/v1/postgres/none"
+
+    async def send(self: Client, call: Any, **named: Any) -> Any:
+        nonlocal source
+        if call.path.endswith("/restore"):
+            source = call.path.removesuffix("/restore")
+        if call.method == "DELETE" and call.path.startswith("/v1/postgres/"):
+            call = dataclasses.replace(call, path=source)
+        return await sending(self, call, **named)
+
+    Client.send = send  # type: ignore[method-assign]
+
+
+_DRILLED = "POST PostgresCluster/drill-orders-*#restore:effect@1"
+_DRILLED_VOLUME = "POST Volume/shop/drill-data-*#create:effect@1"
+_DELETED = "DELETE PostgresCluster/drill-orders-*#delete:effect@1"
+_LOOKED = "commit:step.done PostgresCluster/drill-orders-*#restore:after@1"
+
+DRILL_DEFECTS: Mapping[str, Defect] = {
+    "restore-before-its-intent": Defect(_intent_after_the_call, _DRILLED, "KILL", "left on the platform"),
+    "silence-means-no-restore": Defect(_silence_means_not_landed, _DRILLED, "KILL", "left on the platform"),
+    "volumes-forgotten": Defect(_open_intents_forgotten, _DRILLED_VOLUME, "KILL", "left on the platform"),
+    "leftovers-kept": Defect(_leftovers_kept, _LOOKED, "KILL", "left in the state"),
+    "leftovers-planned-away": Defect(_leftovers_planned_away, _LOOKED, "TERM", "plan would delete"),
+    "source-deleted": Defect(_source_deleted, _DELETED, "INT", "orders is not as it was"),
 }
