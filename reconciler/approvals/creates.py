@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import SCRATCH_NAME, TO_APPROVE, Action, Address, Change, Resource, is_scratch
+from reconciler.core.model import TO_APPROVE, Action, Address, Change, Resource, is_scratch
 from reconciler.core.steps import Plan
 from reconciler.execution.decisions import recall, remember
 from reconciler.kinds import find_kinds
@@ -150,11 +150,13 @@ async def unmatched(
     A note instead where the journal of this state shows exactly that as done: a job is run again. What is
     refused anyway says more itself. `known`: what is declared or recorded.
     """
-    refused = {str(change.address) for change in plan.changes if change.action is Action.REFUSED}
-    # A drill approves the delete of whatever drills have left: also of an object that is gone by now.
-    scratch = {str(change.address) for change in plan.changes if change.address.name.startswith(SCRATCH_NAME)}
+    refused = {
+        str(change.address)
+        for change in plan.changes
+        if change.action in (Action.REFUSED, Action.FORGET)  # of the latter nothing is left
+    }
     word, problems = plan.context.word, []
-    idle = {("delete", delete) for delete in {*deletes}.difference(map(str, plan.deletes), refused, scratch)}
+    idle = {("delete", delete) for delete in {*deletes}.difference(map(str, plan.deletes), refused)}
     for approval in creates:
         address, _, of = approval.partition("@")
         planned = address in {*map(str, _made(plan)), *refused}

@@ -393,11 +393,13 @@ class Controller:
 
         try:
             with drilling:
-                options = Options(loaded.state_url, take_signals=False)
+                options = Options(loaded.state_url, take_signals=False, rates=self._rates)
                 async with self._open(loaded, options) as project:
                     for ran in await run_drills(project, loaded.desired, on_executor=follow):
                         passed = ran.result is not None and ran.result.passed
-                        self._tell("drill.ended", drill=str(ran.drill), of=str(ran.of), passed=passed)
+                        why = ran.result.why if ran.result is not None else f"not run: {ran.why}"
+                        about = {"drill": str(ran.drill), "of": str(ran.of), "passed": passed, "why": why}
+                        self._tell("drill.ended", **about)
         except Locked:
             pass  # another one runs them
         except ReconcilerError as failure:

@@ -21,6 +21,7 @@ OWED_OVERDUE = "owed-overdue"  # of work that should have been done by now
 DRILL_FAILED = "drill-failed"
 DRILL_OVERDUE = "drill-overdue"
 RECOVERY_SLOWER = "recovery-slower"
+NOT_RECOVERABLE = "not-recoverable"  # what no drill proves: a plan tells it, and who signs one, signs that
 # The exit of drift is 2.
 FOUND_BY_DRIFT = frozenset(
     {
@@ -142,6 +143,11 @@ def refuse_all(diagnostics: Iterable[Diagnostic]) -> bool:
 def as_warning(problem: Diagnostic) -> Diagnostic:
     """`problem`, where it refuses nothing."""
     return replace(problem, severity=Severity.WARNING)
+
+
+def addresses_of(code: str, problems: Iterable[Diagnostic]) -> set[str]:
+    """The resources that the problems with this code affect."""
+    return {address for problem in problems if problem.code == code for address in problem.addresses}
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

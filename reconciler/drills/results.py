@@ -13,6 +13,7 @@ from reconciler.core.cron import first_after
 from reconciler.core.diagnostics import (
     DRILL_FAILED,
     DRILL_OVERDUE,
+    NOT_RECOVERABLE,
     RECOVERY_SLOWER,
     Diagnostic,
     error,
@@ -30,7 +31,6 @@ from reconciler.state.store import State, Store
 
 _NOTE = "drill:"  # begins the name of the note of each drill
 _KEPT = 20  # results of one object
-NOT_RECOVERABLE = "not-recoverable"
 
 
 class Result(Struct, frozen=True, omit_defaults=True):
@@ -176,27 +176,29 @@ def proofs(policies: Iterable[Resource], resources: Iterable[Resource], state: S
     declared = {
         (drill.address, resource.address): drill for drill in drills for resource in drilled(drill, resources)
     }
-    kept = {
-        (Address("RestoreDrill", name.removeprefix(_NOTE)), of): known
-        for name in state.remembered
-        if name.startswith(_NOTE)
-        for of, known in _kept(recall(state, name)).items()
-    }
+    places = {(address.kind, record.id): address for address, record in state.records.items()}
+    kept: dict[tuple[Address, Address], list[_Kept]] = {}
+    for name in (name for name in state.remembered if name.startswith(_NOTE)):
+        for of, known in _kept(recall(state, name)).items():
+            # What has got another address since is still known by its id.
+            at = next((places[key] for old in known.results if (key := (of.kind, old.id)) in places), of)
+            kept.setdefault((Address("RestoreDrill", name.removeprefix(_NOTE)), at), []).append(known)
     return [
-        _proof(drill, state.records[of], declared.get((drill, of)), kept.get((drill, of)))
+        _proof(drill, state.records[of], declared.get((drill, of)), kept.get((drill, of), ()))
         for drill, of in sorted({*declared, *kept}, key=str)
         if of in state.records
     ]
 
 
-def _proof(name: Address, record: StateRecord, drill: Resource | None, kept: _Kept | None) -> Proof:
-    ages = [kept.max_age] if kept is not None else []
+def _proof(name: Address, record: StateRecord, drill: Resource | None, kept: Sequence[_Kept]) -> Proof:
+    kept = sorted(kept, key=lambda each: [result.at for result in each.results[:1]], reverse=True)
+    ages = [each.max_age for each in kept[:1]]
     ages += [drill.spec.max_age] if drill is not None else []
     return Proof(
         name,
         record.address,
         # Those of an older object at this address prove nothing.
-        tuple(result for result in (kept.results if kept is not None else ()) if result.id == record.id),
+        tuple(result for each in kept for result in each.results if result.id == record.id),
         record.created_at,
         min(map(parse_span, ages)),
         parse_span(drill.spec.recover_within) if drill is not None else None,
@@ -261,8 +263,10 @@ def findings(proofs: Iterable[Proof], now: datetime) -> Iterator[Diagnostic]:
 def unproven(plan: Plan, proofs: Iterable[Proof]) -> Sequence[Proof]:
     """What is missing where `plan` deletes something, or protects it less from now on."""
     changed = {change.address for change in plan.changes if any(map(_lowers, change.fields))}
-    gates = changed.union(plan.deletes)
-    return [proof for proof in proofs if proof.of in gates and proof.missing(plan.context.at)]
+    gates, moved = changed.union(plan.deletes), {move.source: move.target for move in plan.moves}
+    return [
+        proof for proof in proofs if moved.get(proof.of, proof.of) in gates and proof.missing(plan.context.at)
+    ]
 
 
 def _lowers(field: FieldChange) -> bool:
@@ -277,10 +281,11 @@ def not_recoverable(proof: Proof, now: datetime, *, asks: bool) -> Diagnostic:
     drill, plan = command("drill", proof.drill), command("plan", "--out", "FILE")
     approve = command("approve", "FILE", "--reason", "TEXT")
     report = warning if asks else error
+    first = "" if proof.within is not None else f"declare `{proof.drill}` again; "
     return report(
         NOT_RECOVERABLE,
         f"`{proof.of}` could perhaps not be brought back: {proof.missing(now)}",
-        help=f"prove that it can be restored with `{drill}`; or let somebody sign exactly this plan: "
+        help=f"{first}prove that it can be restored with `{drill}`; or let somebody sign exactly this plan: "
         f"`{plan}`, `{approve}`",
         advice=(drill, plan, approve),
         about=(proof.of,),

@@ -14,7 +14,6 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error, warning
 from reconciler.core.model import (
     DELETION_SENT,
-    SCRATCH_NAME,
     Action,
     Address,
     Deletion,
@@ -142,6 +141,8 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
         return not_seen("created a moment ago, not visible yet")
     if listed and (live is None or not live.present):
+        if record.lifecycle.deletion is Deletion.SCRATCH:
+            return Decision(Action.FORGET, reason=f"gone: {_seen(live)}")
         if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
             return Decision(
                 Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
@@ -167,7 +168,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         return Decision(Action.RETAIN, reason=reason, advice=advice)
     if record.lifecycle.deletion is Deletion.SCRATCH:
         named = getattr(live, "name", None)
-        if not str(named).startswith(SCRATCH_NAME):
+        if named != subject.address.name:
             return refuse(renamed_scratch(subject, named))
     elif record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
@@ -198,8 +199,8 @@ def renamed_scratch(subject: Subject, named: str | None) -> Diagnostic:
     forget = command("state", "forget", subject.address)
     return error(
         "delete-inferred",
-        f"`{subject.address}` ({subject.record.id}) is called {named} on the platform, a name that no drill "
-        "gives: it is not deleted",
+        f"`{subject.address}` ({subject.record.id}) is called {named} on the platform, a name that its drill "
+        "did not give: it is not deleted",
         help=f"if somebody uses it, run `{forget}`",
         advice=(forget,),
     )

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from reconciler.core.context import Context
+from reconciler.core.diagnostics import NOT_RECOVERABLE, addresses_of
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import PLATFORM, ManifestSet, OutputRef, Plan, SecretRef, Step, Template
 
@@ -40,6 +41,8 @@ def plan_text(plan: Plan) -> str:
         "changes": {str(address): content for address, content in contents(plan).items()},
         "unread": sorted(map(str, plan.unread)),
     }
+    if told := addresses_of(NOT_RECOVERABLE, plan.diagnostics):
+        whole["not recoverable"] = sorted(told)
     return json.dumps(whole, sort_keys=True, separators=(",", ":"))
 
 

@@ -178,7 +178,10 @@ def drilled(drill: Resource, resources: Iterable[Resource]) -> list[Resource]:
         return [
             resource
             for resource in resources
-            if address in (resource.address, resource.address._replace(ordinal=0))
+            # The name first: of ten thousand resources, few have it.
+            if address is not None
+            and resource.address.name == address.name
+            and address in (resource.address, resource.address._replace(ordinal=0))
         ]
     needed = {kind_trait(of.kind), *(label_trait(*label) for label in (of.labels or {}).items())}
     needed |= {app_trait(of.app)} if of.app is not None else set()

@@ -24,7 +24,15 @@ from reconciler.approvals.in_force import Terms, remember_ended
 from reconciler.approvals.judging import NOTHING, Given, Judged, judge, needed_by
 from reconciler.approvals.windows import Windows
 from reconciler.core.context import BASE
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
+from reconciler.core.diagnostics import (
+    IN_FLIGHT,
+    NOT_RECOVERABLE,
+    Diagnostic,
+    addresses_of,
+    error,
+    has_errors,
+    refuse_all,
+)
 from reconciler.core.errors import ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
@@ -235,8 +243,9 @@ class _Attempt(Struct, frozen=True):
         judged = await judge(self.project, terms, self.given)
         waiting = {address for needed in needed_by(terms) for address in needed.addresses}
         missing = unproven(plan, proofs(self.desired.policies, self.desired.resources, state))
+        told = self.reviewed.diagnostics if self.reviewed is not None and judged.counting else ()
+        signed = addresses_of(NOT_RECOVERABLE, told)  # a drill may have failed since
         uncovered = [
-            *(not_recoverable(proof, plan.context.at, asks=False) for proof in missing),
             *_unapproved_deletes(plan, self.approved_deletes, waiting),
             *unapproved_creates({*creates} - waiting, self.approved_creates, plan.context.word),
         ]
@@ -244,6 +253,11 @@ class _Attempt(Struct, frozen=True):
         unapproved = [
             *(judged.problems if has_errors(judged.problems) else ()),
             *(uncovered if not judged.counting else ()),
+            *(
+                not_recoverable(proof, plan.context.at, asks=False)
+                for proof in missing
+                if str(proof.of) not in signed
+            ),
             *Windows(terms).refused(self.given.now, judged.overridden, self.project.clock.now()),
             *await unmatched(self.project, plan, known, self.approved_deletes, self.approved_creates),
         ]

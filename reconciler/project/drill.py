@@ -88,18 +88,21 @@ async def run_drills(
     async with project.actor().leased(project.store, {ONE_AT_A_TIME}):
         await clean(project, desired, on_executor)
         state = await project.store.load()
+        if left := _left(state):  # each drill would add one, and all of them have a price
+            raise ReconcilerError(f"no drill runs while {left[0]} of an earlier one cannot be deleted")
         for drill, source, proof in due(desired, state, wanted, project.clock.now()):
             good = proof.good if proof is not None and not accept else None
             run = _Drill(project, desired, drill, source, good, on_executor)
             try:
                 ran.append(await run.run())
             except Locked:
+                await run.delete()
                 raise
             except ReconcilerError as failure:
                 problems = failure.diagnostics if isinstance(failure, Refused) else ()
                 why = "; ".join([failure.message, *(problem.message for problem in problems)])
                 ran.append(Ran(drill.address, source.address, why=why, left=await run.delete()))
-            if run.interrupted:
+            if run.interrupted or ran[-1].left is not None:
                 break
     return ran
 
@@ -115,10 +118,14 @@ async def clean(project: Project, desired: Desired, on_executor: OnExecutor) -> 
     if scopes:
         await settle_left(project, state, lambda state: scopes)
         state = await project.store.load()
-    left = {address for address in state.records if is_scratch(address, {}, state.records)}
-    if not left:
+    if not (left := _left(state)):
         return None
     return await _apply(project, _only(desired, (), left), on_executor, deletes=left)
+
+
+def _left(state: State) -> list[Address]:
+    """What drills have restored into, and not deleted."""
+    return [address for address in state.records if is_scratch(address, {}, state.records)]
 
 
 def _only(desired: Desired, resources: Sequence[Resource], focus: Collection[Address]) -> Desired:
@@ -287,12 +294,15 @@ class _Drill:
             none = "not verified: the drill has no `connect`"
             return replace(result, checks=(*checks, Checked("contents", "not configured", none)))
         endpoint = self.restorable.endpoint(live, connect.endpoint)
-        if endpoint is None:
-            none = "not verified: the platform shows no endpoint through which anybody could look"
-            return replace(result, checks=(*checks, Checked("contents", "not configured", none)))
-        looked = await look_into(
-            _place(endpoint, connect, password), self._wanted(result, live), deadline_s=CHECKS_S
-        )
+        try:
+            if endpoint is None:
+                raise ReconcilerError("the platform shows no endpoint through which anybody could look")
+            looked = await look_into(
+                _place(endpoint, connect, password), self._wanted(result, live), deadline_s=CHECKS_S
+            )
+        except ReconcilerError as failure:  # a result, too: else what is due is restored again and again
+            unseen = Checked("contents", "could not verify", failure.message)
+            return replace(result, checks=(*checks, unseen))
         return replace(
             result,
             checks=(*checks, *looked.checks),

@@ -66,7 +66,8 @@ async def test_what_is_due_runs_in_mode_apply_only(
     await rounds.play(4)  # a look beside the drill may find its calls under way
     await rounds.end()
     told = [fields for event, fields in rounds.told if event == "drill.ended"]
-    assert [(each["of"], each["passed"]) for each in told] == ([(f"Volume/{app}/data", True)] if runs else [])
+    ended = [(each["of"], each["passed"], each["why"]) for each in told]
+    assert ended == ([(f"Volume/{app}/data", True, "")] if runs else [])
     assert names(sandbox, app) == (["data", "drill-hourly"] if runs else ["data"])
     assert {each["state"] for each in sandbox.volumes(app) if each["name"] != "data"} <= {"pending_destroy"}
     assert rounds.statuses() == {app: "in-sync"}

@@ -6,9 +6,10 @@ from msgspec.structs import replace
 from reconciler.approvals.judging import Given
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
-from reconciler.drills.results import Result, remember_result
+from reconciler.drills.results import Result, proofs, remember_result
 from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
+from reconciler.project.records import move
 from reconciler.state.store import Event
 from tests.approvals.people import Person
 from tests.approvals.test_applying import REHEARSAL, approved, codes, watched
@@ -81,6 +82,59 @@ def desired_resources(manifests: str) -> str:
     return "---\n".join(part for part in manifests.split("---\n") if "RestoreDrill" not in part)
 
 
+@pytest.mark.parametrize("days", [1, 9])
+async def test_a_drill_that_never_ran_holds_what_leaves_with_it(stage: Stage, days: int) -> None:
+    wanted = desired(stage, volume(rest=GONE) + WEEKLY)
+    await apply(stage.project(), wanted, approve=lambda plan: True)
+    await stage.time.sleep(days * 86400)
+    plan = await make_plan(stage.project(), desired(stage, volume("other")))
+    told = [each.message for each in plan.diagnostics if each.code == "not-recoverable"]
+    why = "its drill is overdue: no restore of it was ever proven"
+    assert told == ([f"`{DATA}` could perhaps not be brought back: {why}"] if days == 9 else [])
+
+
+def moved(old: str, new: str) -> str:
+    entry = f"{{from: Volume/shop/{old}, to: Volume/shop/{new}}}"
+    return f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {new}}}\nspec: {entry}\n"
+
+
+async def test_another_name_does_not_open_it(stage: Stage) -> None:
+    """Neither together with the change, nor before."""
+    await stage.apply(volume(spec=KEPT))
+    await tried(stage, str(DATA), passed=False)
+    fewer = KEPT.replace("14", "7")
+    renamed = volume("logs", spec=fewer) + moved("data", "logs")
+    plan = await make_plan(stage.project(), desired(stage, renamed))
+    assert "not-recoverable" in {each.code for each in plan.diagnostics}
+    logs = Address.parse("Volume/shop/logs")
+    await move(stage.store, DATA, logs, stage.project().actor())
+    of_logs = volume("logs", spec=fewer) + drill(logs)
+    for manifests in (renamed, of_logs):
+        plan = await make_plan(stage.project(), desired(stage, manifests))
+        assert "not-recoverable" in {each.code for each in plan.diagnostics}
+    await stage.time.sleep(60)
+    found = desired(stage, of_logs)
+    (policy,) = found.policies
+    result = Result(stage.time.now(), True, "", (await stage.record(str(logs))).id, "vs_1")
+    await remember_result(stage.store, stage.project().actor(), policy, logs, result)
+    (proof,) = proofs(found.policies, found.resources, await stage.store.load())
+    assert [one.passed for one in proof.results] == [True, False]
+    plan = await make_plan(stage.project(), found)
+    assert "not-recoverable" not in {each.code for each in plan.diagnostics}
+
+
+async def test_a_drill_that_nobody_declares_is_to_be_declared_again(stage: Stage) -> None:
+    """`reconcile drill` knows none without a manifest."""
+    await stage.apply(volume(spec=KEPT))
+    await tried(stage, str(DATA), passed=False)
+    helps = []
+    for drills in (WEEKLY, drill(DATA, name="daily")):
+        plan = await make_plan(stage.project(), desired(stage, volume(spec=KEPT.replace("14", "7")) + drills))
+        (help,) = [each.help for each in plan.diagnostics if each.code == "not-recoverable"]
+        helps.append(help.startswith("declare `RestoreDrill/weekly` again; "))
+    assert helps == [False, True]
+
+
 async def test_people_may_sign_exactly_that(stage: Stage, ana: Person) -> None:
     await stage.apply(volume(rest=GONE))
     await tried(stage, str(DATA), passed=False)
@@ -96,6 +150,21 @@ async def test_people_may_sign_exactly_that(stage: Stage, ana: Person) -> None:
         await run_saved(project, wanted, plan, (), given=Given((other,), REHEARSAL.digest))
     done = await run_saved(project, wanted, plan, (), given=Given((signed,), REHEARSAL.digest))
     assert set(outcomes(done).values()) == {"done"}
+
+
+async def test_who_signed_before_the_drill_failed_has_not_signed_that(stage: Stage, ana: Person) -> None:
+    await stage.apply(volume(rest=GONE))
+    await tried(stage, str(DATA))
+    project, wanted = watched(stage, ana, rules=()), desired(stage, "")
+    plan = await make_plan(project, wanted)
+    signed = await approved(stage, plan, ana)
+    await tried(stage, str(DATA), passed=False)
+    told = (await make_plan(project, wanted)).diagnostics
+    for file in (plan, replace(plan, diagnostics=told)):  # nor does an edited file say so
+        with pytest.raises(Refused) as refused:
+            await run_saved(project, wanted, file, (), given=Given((signed,), REHEARSAL.digest))
+        assert "not-recoverable" in codes(refused.value)
+    assert stage.line.mutations == ["POST"]
 
 
 async def test_a_plan_of_a_delete_says_what_was_proven(stage: Stage) -> None:

@@ -33,7 +33,10 @@ from reconciler.drills.results import (
     with_proofs,
 )
 from reconciler.execution.decisions import Actor
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import Restorable
 from reconciler.manifests.load import load
+from reconciler.services.machines.wire.cluster import ClusterBackup
 from reconciler.state.store import State
 from tests.contexts import NOW, context
 from tests.drills.stage import DATA, drill
@@ -232,3 +235,20 @@ def test_a_plan_says_how_much_goes_and_what_was_proven() -> None:
 def test_it_is_asked_for_in_a_plan_and_refused_in_an_apply() -> None:
     assert str(not_recoverable(proof(failed()), NOW, asks=True).severity) == "warning"
     assert str(not_recoverable(proof(failed()), NOW, asks=False).severity) == "error"
+
+
+@pytest.mark.parametrize(
+    ("status", "finished_at", "usable"),
+    [
+        ("completed", "2026-01-01T00:00:00Z", True),
+        (None, "2026-01-01T00:00:00Z", True),
+        ("failed", "2026-01-01T00:00:00Z", False),
+        ("error", "2026-01-01T00:00:00Z", False),
+        ("running", None, False),
+    ],
+)
+def test_a_backup_that_failed_is_none(status: str | None, finished_at: str | None, usable: bool) -> None:
+    kind = find_kinds()["PostgresCluster"].role(Restorable)
+    assert kind is not None
+    copy = ClusterBackup(id="b", status=status, finished_at=finished_at)
+    assert (kind.copied(copy) is not None) == usable

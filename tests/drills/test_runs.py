@@ -1,5 +1,6 @@
 """Drills that run: what they send, what they leave, and what holds them up."""
 
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ from msgspec.structs import replace
 
 from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.core.diagnostics import IN_FLIGHT, Severity
-from reconciler.core.errors import Locked, Refused
+from reconciler.core.errors import Locked, ReconcilerError, Refused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.drift.find import find_drift
 from reconciler.drills.results import proofs
-from reconciler.kinds.cluster.kind import KIND
+from reconciler.kinds import find_kinds
 from reconciler.project.drill import ONE_AT_A_TIME
 from reconciler.project.plan import make_plan
 from reconciler.services.machines.wire.cluster import ClusterBackup
@@ -163,13 +164,24 @@ async def test_a_password_that_cannot_be_read_stops_it_before_the_restore(stage:
     assert stage.line.mutations == []
 
 
-async def test_a_look_that_cannot_begin_leaves_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("trouble", ["in the clear", "no endpoint"])
+async def test_a_look_that_cannot_begin_fails_it_once(
+    stage: Stage, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing restores what is due again and again."""
     await of_cluster(stage)
+    await stage.time.sleep(2 * 86400)
     connect = "connect: {user: drill, password_from: {env: PASSWORD}, database: app, sslmode: disable}"
-    (ran,) = await drilled(stage, cluster() + drill(ORDERS, connect), WEEKLY)
-    assert (ran.result, ran.left) == (None, None)
-    assert "sslmode: disable" in ran.why
-    assert scratch(stage) == []
+    if trouble == "no endpoint":
+        monkeypatch.setattr(type(find_kinds()["PostgresCluster"]), "endpoint", lambda *_: None)
+    manifests = cluster() + drill(ORDERS, f"schedule: '0 3 * * *', {connect}")
+    (ran,) = await drilled(stage, manifests)
+    assert ran.result is not None
+    assert (ran.result.passed, ran.left, scratch(stage)) == (False, None, [])
+    assert ran.result.why.startswith("contents: could not verify: ")
+    assert trouble in ran.result.why
+    assert await drilled(stage, manifests) == []
+    assert stage.line.mutations == ["POST", "DELETE"]
 
 
 # --- what fails ---
@@ -235,6 +247,54 @@ async def test_what_was_left_and_somebody_has_deleted_holds_up_no_drill(stage: S
     assert again.result is not None
     assert again.result.passed
     assert [str(each) for each in (await stage.store.load()).records] == [str(DATA)]
+
+
+async def test_a_result_that_cannot_be_kept_leaves_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await of_volume(stage)
+
+    async def held(*_: object) -> None:
+        raise Locked("state", "another", 1.0)
+
+    monkeypatch.setattr("reconciler.project.drill.remember_result", held)
+    with pytest.raises(Locked):
+        await drilled(stage, VOLUME, WEEKLY)
+    assert (stage.line.mutations, scratch(stage)) == (["POST", "DELETE"], [])
+
+
+async def test_none_runs_while_an_earlier_one_cannot_be_removed(stage: Stage) -> None:
+    """Each would add one."""
+    address = await left(stage)
+    stage.fault(method="DELETE", path="/v1/apps/shop/volumes/*", action="status", status=403)
+    with pytest.raises(ReconcilerError, match=address.name):
+        await drilled(stage, VOLUME, WEEKLY)
+    assert stage.line.mutations == ["DELETE"]
+    (ran,) = await drilled(stage, VOLUME, WEEKLY)
+    assert (ran.left, scratch(stage)) == (None, [])
+
+
+async def test_none_runs_after_one_that_cannot_be_removed(stage: Stage) -> None:
+    await of_volume(stage)
+    stage.fault(method="DELETE", path="/v1/apps/shop/volumes/*", action="status", status=403)
+    ran = await drilled(stage, VOLUME + drill(name="daily"), WEEKLY, "RestoreDrill/daily")
+    assert (len(ran), len(scratch(stage))) == (1, 1)
+
+
+@pytest.mark.parametrize("of", ["cluster", "volume"])
+async def test_what_somebody_else_has_deleted_holds_no_drill_up(stage: Stage, of: str) -> None:
+    await (of_cluster if of == "cluster" else of_volume)(stage)
+    manifests, path = (CLUSTER, "postgres") if of == "cluster" else (VOLUME, "apps/shop/volumes")
+    stage.fault(method="DELETE", path=f"/v1/{path}/*", action="status", status=403)
+    (ran,) = await drilled(stage, manifests, WEEKLY)
+    assert ran.left is not None
+    id = (await stage.record(str(ran.left))).id
+    with suppress(ValueError):  # the answer about a cluster is empty
+        stage.call("DELETE", f"/v1/{path}/{id}", {})
+    await stage.time.sleep(3600)
+    (ran,) = await drilled(stage, manifests, WEEKLY)
+    assert (ran.why, ran.left) == ("", None)
+    assert len((await stage.store.load()).records) == 1
 
 
 # --- what others see ---
@@ -304,13 +364,16 @@ async def recorded(stage: Stage, address: Address, **as_: Any) -> None:
     await stage.store.release(lease)
 
 
-async def test_what_has_another_name_on_the_platform_is_not_deleted(stage: Stage) -> None:
+@pytest.mark.parametrize("name", ["data", "drill-by-hand"])
+async def test_what_has_another_name_on_the_platform_is_not_deleted(stage: Stage, name: str) -> None:
     await of_volume(stage)
-    await recorded(stage, DATA._replace(name="drill-weekly-1"))  # with the id of `data`
+    ids = {"data": (await stage.record()).id, "drill-by-hand": stage.make_volume("drill-by-hand")}
+    await recorded(stage, DATA._replace(name="drill-weekly-1"), id=ids[name])
     with pytest.raises(Refused) as refused:
         await drilled(stage, VOLUME, WEEKLY)
     problem = refused.value.diagnostics[0]
-    assert (problem.code, "is called data on the platform" in problem.message) == ("delete-inferred", True)
+    assert problem.code == "delete-inferred"
+    assert f"is called {name} on the platform" in problem.message
     assert stage.line.mutations == []
 
 
@@ -319,7 +382,8 @@ async def test_a_record_that_says_scratch_at_another_address_deletes_nothing(sta
     await of_volume(stage)
     id = stage.make_volume("drill-by-hand")
     await recorded(stage, DATA._replace(name="logs"), id=id)
-    await drilled(stage, VOLUME, WEEKLY)
+    with pytest.raises(ReconcilerError):
+        await drilled(stage, VOLUME, WEEKLY)
     assert ("DELETE", f"/v1/apps/shop/volumes/{id}") not in stage.line.sent
     assert scratch(stage) == ["drill-by-hand"]
 
@@ -409,4 +473,4 @@ def test_a_backup_that_failed_is_passed_over_for_the_one_before_it() -> None:
         ClusterBackup(id="good", status="completed", finished_at="2026-03-01T12:00:00Z"),
         ClusterBackup(id="failed", status="failed", finished_at="2026-03-01T13:00:00Z"),
     ]
-    assert [each.id for each in backups if KIND.copied(each) is not None] == ["good"]
+    assert [each.id for each in backups if each.usable_from is not None] == ["good"]

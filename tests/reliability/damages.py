@@ -724,6 +724,8 @@ def _drill_clusters(rig: Rig, drills: int, seed: int, tally: Tally) -> None:
         grower.begin()
         for turn in range(min(_DRILLS, drills - number)):
             rig.back_up(name)
+            if turn == 1:  # no moment may be before the first backup with the role of the drills
+                time.sleep(2)
             if turn == 2:  # one that failed is no reason against the one before it
                 with patch.object(postgres.Servers, "back_up", lambda *_: None):
                     rig.back_up(name)

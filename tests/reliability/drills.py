@@ -237,7 +237,7 @@ def _cases(reached: Sequence[str], sample: int | None, seed: int) -> list[tuple[
     for number, trouble in enumerate(filter(None, TROUBLES)):
         if trouble != APPLIED:
             cases.append((Case(UNSTRUCK, "KILL"), trouble))
-        some = killed if sample is None else sampled(killed, max(1, sample // 4), seed + number)
+        some = killed if sample is None else sampled(killed, sample // 4, seed + number)
         cases += [(case, trouble) for case in some]
     return cases
 

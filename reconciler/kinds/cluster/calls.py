@@ -76,7 +76,7 @@ def left_after_delete(subject: Subject) -> str:
             else "its backups can be read only with capability `postgres.backups`"
         )
         return f"no backup is taken first; {why}: no known backup can restore its data"
-    finished = [(when, item) for item in backups if (when := parse_time(item.finished_at)) is not None]
+    finished = [(when, item) for item in backups if (when := item.usable_from) is not None]
     if not finished:
         return (
             "no backup is taken first, and no finished backup is listed: no known backup can restore its data"
@@ -97,9 +97,7 @@ def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
     restore, backups = subject.spec.restore, listed_backups(subject)
     if backups is None:
         return
-    finished = sorted(
-        (when, item.id) for item in backups if (when := parse_time(item.finished_at)) is not None
-    )
+    finished = sorted((when, item.id) for item in backups if (when := item.usable_from) is not None)
     newest = ", ".join(f"{id} from {when.isoformat()}" for when, id in reversed(finished[-3:])) or "none"
     listed = f"the newest finished backups of {restore.from_} are: {newest}"
     if restore.backup_id is not None:

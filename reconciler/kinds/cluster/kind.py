@@ -171,7 +171,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kin
         return fields.get("disk_size_gb") or (None if "restore" in fields else _DEFAULT_GB)
 
     def copied(self, copy: ClusterBackup) -> tuple[datetime, int] | None:
-        at = parse_time(copy.finished_at) if copy.status not in calls.FAILED_STATUSES else None
+        at = copy.usable_from
         return (at, copy.size_bytes or 0) if at is not None else None
 
     # --- drills ---

@@ -1,10 +1,11 @@
 """Postgres clusters as the platform sends them. Source: platform API, 2.1 and 4.1."""
 
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from reconciler.core.wire import Wire, shown_enum
+from reconciler.core.wire import Wire, parse_time, shown_enum
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 VERSIONS = ("16", "17")
@@ -85,6 +86,11 @@ class ClusterBackup(Wire):
     size_bytes: int | None = None
     started_at: str | None = None
     finished_at: str | None = None
+
+    @property
+    def usable_from(self) -> datetime | None:
+        """When it was finished; None for one that runs, or that has failed."""
+        return parse_time(self.finished_at) if self.status not in ("failed", "error") else None
 
 
 class ClusterBackupList(Wire):
