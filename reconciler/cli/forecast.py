@@ -17,7 +17,7 @@ from reconciler.drift.outlook_page import outlook_page
 from reconciler.project.scopes import declared_in_focus, focused
 
 
-@verb("forecast", options.PATHS, options.TARGET, options.NO_PAGER, report="drawn")
+@verb("forecast", options.PATHS, options.TARGET, options.NO_PAGER, report="forecast")
 def command(
     chosen: ChosenState,
     within: datetime = option(

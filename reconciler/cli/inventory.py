@@ -59,10 +59,10 @@ def command(
                 records=record,
                 proposes=propose is not None,
             )
-        planned: list[Planned] = []
-        if propose is not None:
-            planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
-            await put_all(planned)
+        if propose is None:
+            return found, []
+        planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
+        await put_all(planned)
         return found, planned
 
     found, planned = run(work)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
 from reconciler.project.drill import ONE_AT_A_TIME, due, run_drills
 from reconciler.project.looks import Seen as Looks
-from reconciler.project.looks import record_looks, watching
+from reconciler.project.looks import record_looks, see
 from reconciler.project.open import Options, Rates, open_project
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, settle_left
@@ -480,8 +481,7 @@ async def _look(
     state = await project.store.load()
     about = desired if whole else _about(desired, state, looked_at)
     drift = await find_drift(project, about)
-    watch = watching(looks, project, about.resources, state.records.values())
-    plan = await make_plan(project, about, on_answer=watch)
+    plan = await make_plan(project, about, on_answer=partial(see, looks))
     before, state = state, await project.store.load()
     held = await project.store.holders(looked_at)
     # What was recorded meanwhile may stand on one side of a comparison alone: another look tells.

@@ -20,7 +20,7 @@ def filling(
     percent, role = look.percent, kind.role(FillsUp)
     if resource is None or role is None or allowed is None or percent is None or percent < allowed:
         return None
-    trend = trend_of((*recorded_looks(state, record.scope).get((kind.name, record.id), ()), look))
+    trend = trend_of((*recorded_looks(state, kind.name, record.id), look))
     cure = "make it larger, or remove data"
     if (grow := resource.grow) is not None:
         most_gb = role.most_gb(resource.spec)

@@ -223,9 +223,8 @@ class _Comparison:
                 return
             if live.present and (change := unmanaged_change(kind, record, resource, live)) is not None:
                 self.unmanaged.append(change)
-        takes_space = kind.role(TakesSpace)
-        if live is not None and live.present and takes_space is not None:
-            self.fills[record.address] = takes_space.look(live, at)
+        if live is not None and live.present and kind.role(TakesSpace) is not None:
+            self.fills[record.address] = Look.of(live, at)
         if not self.more.ask(kind, found, subject):
             self._judge(found)
 

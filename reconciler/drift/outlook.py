@@ -53,7 +53,7 @@ def outlooks(state: State, resources: Iterable[Resource], until: datetime) -> It
         record = state.records.get(resource.address)
         if role is None or record is None:
             continue
-        found = recorded_looks(state, record.scope).get((resource.address.kind, record.id), ())
+        found = recorded_looks(state, resource.address.kind, record.id)
         yield outlook_of(role, resource, record, [look for look in found if look.percent is not None], until)
 
 

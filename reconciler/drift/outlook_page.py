@@ -13,27 +13,27 @@ from reconciler.drift.acceptance import Accepted
 from reconciler.drift.outlook import Outlook
 from reconciler.project.trends import outlook
 from reconciler.reports.escape import page_text
-from reconciler.reports.report import DrawnPage
+from reconciler.reports.report import OutlookReport
 
 _WIDTH, _HEIGHT = 480, 120  # of a drawing, in pixels
 
 
 def outlook_page(
     found: Sequence[Outlook], until: datetime, written: Sequence[Accepted], context: Context
-) -> DrawnPage:
+) -> OutlookReport:
     """Return the page. `written`: the sizes that were written into manifests."""
     found = sorted(found, key=lambda each: (each.full or until, str(each.record.address)))
     full = sum(each.full is not None for each in found)
     captions = [f"{each.record.address} {each.record.id}: {_said(each)}" for each in found]
     lines = [f"{full} of {counted(len(found), 'object')} will be full by {until:%Y-%m-%d}.", *captions]
     lines += [f"Wrote {item.path}: {item.before} -> {item.after} for {item.address}" for item in written]
-    wrote = [(str(item.address), item.path, item.before, item.after) for item in written]
-    return DrawnPage(
+    return OutlookReport(
         document={
             "until": until.isoformat(),
             "objects": [_document(each) for each in found],
             "written": [
-                dict(zip(("address", "path", "before", "after"), item, strict=True)) for item in wrote
+                {"address": str(one.address), "path": one.path, "before": one.before, "after": one.after}
+                for one in written
             ],
         },
         text=page_text(lines),

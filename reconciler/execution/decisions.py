@@ -5,7 +5,7 @@ that every store keeps it, moves it and encrypts it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -73,57 +73,49 @@ async def remember(
     *,
     known: State | None = None,
 ) -> None:
-    """Replace the note `name` by `new(note)`; nothing is written if that changes nothing.
+    """Replace the note `name` by what `new` makes of it, unless that is the same.
 
-    Takes the lease of the whole state for a moment, unless `held` covers it, so that no change of another run
+    Under the lease of the whole state, `held` if the caller has it: so no change that others make meanwhile
     is lost. `known`: the state, if it was loaded just now. Raises Locked, and StoreError if the store does
     not accept the note.
     """
-    entries = [actor.decided({"remembered": name})]
-    await _renew(store, actor, {name: new}, entries, held, known or await store.load())
+    said = [actor.decided({"remembered": name})]
+    await remember_all(store, actor, {name: new}, held, known=known or await store.load(), entries=said)
 
 
-async def remember_seen(store: Store, actor: Actor, notes: Mapping[str, Renewal], known: State) -> bool:
-    """Replace all `notes` in one commit, as `remember` does one. Nobody decides them: none is journaled.
-
-    Returns whether anything was written.
-    """
-    return await _renew(store, actor, notes, [], None, known)
-
-
-async def _renew(
+async def remember_all(
     store: Store,
     actor: Actor,
     notes: Mapping[str, Renewal],
-    entries: Sequence[JournalEntry],
-    held: Lease | None,
-    before: State,
+    held: Lease | None = None,
+    *,
+    known: State,
+    entries: Sequence[JournalEntry] = (),
 ) -> bool:
-    if all(new(recall(before, name)) == recall(before, name) for name, new in notes.items()):
+    """Replace notes in one commit, as `remember` does one. Only what is in `entries` is journaled.
+
+    Returns whether anything was written.
+    """
+    if all(new(recall(known, name)) == recall(known, name) for name, new in notes.items()):
         return False
-    if held is not None and WHOLE_STATE in held.scopes:
-        await _write(store, held.of(WHOLE_STATE), actor, notes, entries)
-        return True
-    async with actor.for_a_note(store).leased(store, {WHOLE_STATE}) as lease:
-        await _write(store, lease, actor, notes, entries)
+    leased = actor.for_a_note(store).leased(store, {WHOLE_STATE})
+    async with (
+        nullcontext(held.of(WHOLE_STATE)) if held is not None and WHOLE_STATE in held.scopes else leased
+    ) as lease:
+        state = await store.load()
+        found = {name: new(recall(state, name)) for name, new in notes.items()}
+        records = [
+            StateRecord(
+                Address(REMEMBERED, name),
+                "",
+                WHOLE_STATE,
+                content,
+                Lifecycle(),
+                actor.clock.now(),
+                serial=state.remembered[name].serial if name in state.remembered else 0,
+            )
+            for name, content in found.items()
+            if content != recall(state, name)
+        ]
+        await store.commit(lease, entries, records)
     return True
-
-
-async def _write(
-    store: Store, lease: Lease, actor: Actor, notes: Mapping[str, Renewal], entries: Sequence[JournalEntry]
-) -> None:
-    """Commit the new notes, under the lease of the whole state."""
-    state = await store.load()
-    records = [
-        StateRecord(
-            Address(REMEMBERED, name),
-            "",
-            WHOLE_STATE,
-            new(recall(state, name)),
-            Lifecycle(),
-            actor.clock.now(),
-            serial=state.remembered[name].serial if name in state.remembered else 0,
-        )
-        for name, new in notes.items()
-    ]
-    await store.commit(lease, entries, records)

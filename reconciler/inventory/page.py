@@ -112,8 +112,7 @@ def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
         document=document,
         text=page_text([*lines, total]),
         total=total,
-        columns=_COLUMNS,
-        tables=tables,
+        tables={place: [_COLUMNS, *rows] for place, rows in tables.items()},
         context=found.context,
         diagnostics=tuple(found.problems),
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Span, error
 from reconciler.core.errors import ManifestError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, Resource, StateRecord
 from reconciler.core.steps import Plan
@@ -31,9 +31,8 @@ from reconciler.state.store import State
 
 UNITS = ("GB-month", "month")
 _ANY = ("", "*")
-_AMOUNT = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _MOST_BYTES = 100_000  # less than the csv module takes as one value
-_GIB = 2**30
 
 
 class Row(NamedTuple):
@@ -45,44 +44,26 @@ class Row(NamedTuple):
     price: str
 
 
-class Billed(NamedTuple):
-    """What is paid for: `number` things of `kind`, of so many GB together. `plan`: of a cluster; "": none."""
-
-    kind: str
-    plan: str
-    region: str
-    number: int
-    gb: Decimal | None
-
-    @classmethod
-    def of(cls, kind: str, fields: Mapping[str, Any], size_gb: int | None) -> "Billed":
-        """One object with these fields."""
-        plan, region = (str(fields.get(name) or "") for name in ("plan", "region"))
-        return cls(kind, plan, region, 1, Decimal(size_gb) if size_gb is not None else None)
-
-
 class Prices(Struct, frozen=True):
     rows: Sequence[Row]
 
-    def monthly(self, billed: Billed) -> Decimal | None:
-        """What it costs in a month; None where no row fits, or a size that a row asks for is not known."""
-        found = None
-        for unit, quantity in zip(UNITS, (billed.gb, Decimal(billed.number)), strict=True):
-            row = next((row for row in self.rows if row.unit == unit and _fits(row, billed)), None)
+    def monthly(
+        self, kind: str, fields: Mapping[str, Any], gb: int | Decimal | None, number: int = 1
+    ) -> Decimal | None:
+        """What `number` things with the same `plan` and `region`, of `gb` together, cost in a month.
+
+        None where no row fits, or a size that a row asks for is not known.
+        """
+        plan, region = (str(fields.get(name) or "") for name in ("plan", "region"))
+        kinds, costs = (*_ANY, kind.casefold(), f"{kind}/{plan}".casefold()), list[Decimal]()
+        fit = [row for row in self.rows if row.kind.casefold() in kinds and row.region in (*_ANY, region)]
+        for unit, quantity in zip(UNITS, (gb, number), strict=True):
+            row = next((row for row in fit if row.unit == unit), None)
             if row is not None and quantity is None:
                 return None
             if row is not None and quantity is not None:
-                found = (found or Decimal()) + Decimal(row.price) * quantity
-        return found
-
-
-def _fits(row: Row, billed: Billed) -> bool:
-    kinds = (*_ANY, billed.kind.casefold(), f"{billed.kind}/{billed.plan}".casefold())
-    return row.kind.casefold() in kinds and row.region in (*_ANY, billed.region)
-
-
-def gb_of(bytes: int) -> Decimal:
-    return Decimal(bytes) / _GIB
+                costs.append(Decimal(row.price) * quantity)
+        return sum(costs, Decimal()) if costs else None
 
 
 # --- reading ---
@@ -91,44 +72,36 @@ def gb_of(bytes: int) -> Decimal:
 def read_prices(path: Path, root: Path) -> Prices:
     """Raises ReconcilerError where the file cannot be read, and ManifestError for mistakes in it."""
     name, data = name_of(str(path), root), read_file(path, _MOST_BYTES + 1)
-    try:
-        text = data.decode("utf-8-sig") if len(data) <= _MOST_BYTES else ""
-    except UnicodeDecodeError:
-        text = ""
-    rows, problems, header = list[Row](), list[Diagnostic](), False
-    for number, line in enumerate(text.splitlines(), start=1):
-        cells = list(_cells(line))
-        values = [value for _, value in cells]
-        if not header and values:
-            header = tuple(values) == Row._fields
-            if not header:
-                break
-        elif values and len(cells) != len(Row._fields):
-            what = f"expected {len(Row._fields)} values, found {len(cells)}"
-            problems.append(_bad(name, number, 1, line, what))
-        elif values:
-            mistakes = [
-                _bad(name, number, column, value, message)
-                for key, (column, value) in zip(Row._fields, cells, strict=True)
-                if (message := _mistake(key, value))
-            ]
-            problems += mistakes
-            rows += [] if mistakes else [Row(*values)]
-    if not header:
+    text = data.decode("utf-8-sig", "replace") if len(data) <= _MOST_BYTES else ""
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    problems = [
+        error("bad-price", message, Span(name, number, column, column + len(value)))
+        for number, line in lines[1:]
+        for column, value, message in _mistakes(line)
+    ]
+    if not lines or tuple(_cells(lines[0][1])) != Row._fields or "\ufffd" in text:
         wanted = f"the first line must be `{','.join(Row._fields)}`, in a UTF-8 file of at most 100 kB"
-        problems.append(_bad(name, 1, 1, "", wanted))
+        problems = [error("bad-price", wanted, Span(name, 1, 1, 1))]
     if problems:
         raise ManifestError("the price file is not valid", problems)
-    return Prices(rows)
+    return Prices([Row(*_cells(line)) for _, line in lines[1:]])
 
 
-def _cells(line: str) -> Iterator[tuple[int, str]]:
-    """The values of a line, each with its column from 1."""
-    start = 0
-    for cell in next(csv.reader([line]), ()):
-        at = max(line.find(cell, start), start)
-        start = at + len(cell)
-        yield at + 1, cell
+def _cells(line: str) -> Sequence[str]:
+    return [cell.strip() for cell in next(csv.reader([line]))]
+
+
+def _mistakes(line: str) -> Iterator[tuple[int, str, str]]:
+    """What is wrong in a line: the column from 1, the value, and why."""
+    cells, start = _cells(line), 0
+    if len(cells) != len(Row._fields):
+        yield 1, line, f"expected {len(Row._fields)} values, found {len(cells)}"
+        return
+    for key, value in zip(Row._fields, cells, strict=True):
+        start = max(line.find(value, start), start)
+        if message := _mistake(key, value):
+            yield start + 1, value, message
+        start += len(value)
 
 
 def _mistake(key: str, value: str) -> str:
@@ -141,10 +114,6 @@ def _mistake(key: str, value: str) -> str:
     if key == "kind" and value.partition("/")[0].casefold() not in (*_ANY, *map(str.casefold, known)):
         return f"`{value}` is not a kind that has a price; there are {', '.join(known)}"
     return ""
-
-
-def _bad(file: str, line: int, column: int, value: str, message: str) -> Diagnostic:
-    return error("bad-price", message, Span(file, line, column, column + len(value)))
 
 
 def _priced() -> Mapping[str, TakesSpace]:
@@ -170,12 +139,14 @@ def price_of_plan(
 ) -> PriceJson:
     """By how much a plan changes the price of a month, without the copies of data."""
     monthly, unpriced, kinds = Decimal(), dict[str, None](), _priced()
+    deleted = {step.address: step.uses["gb_deleted"] for step in plan.steps if "gb_deleted" in step.uses}
     for change in plan.changes:
         address = change.address
         if address.kind not in kinds:
             continue
         for sign, fields in _sides(change, resources.get(address), state.records.get(address)):
-            cost = prices.monthly(Billed.of(address.kind, fields, kinds[address.kind].size_gb(fields)))
+            gb = deleted.get(address) if sign < 0 else None
+            cost = prices.monthly(address.kind, fields, gb or kinds[address.kind].size_gb(fields))
             monthly += sign * (cost or 0)
             unpriced |= {str(address): None} if cost is None else {}
     return PriceJson(monthly, tuple(unpriced))

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Origin
 from reconciler.core.diagnostics import Diagnostic, Severity, error
-from reconciler.core.model import SCRATCH_NAME, Address, Deletion, Observation
+from reconciler.core.model import Address, Deletion, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.arrange import Entry, sort_out
 from reconciler.importing.ownership import Known, Live
 from reconciler.importing.search import Wanted, find_live
 from reconciler.importing.unmanaged import doubtful_objects, know
 from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson
-from reconciler.inventory.prices import Billed, Prices, gb_of
+from reconciler.inventory.prices import Prices
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HasDetails, Importable, Look, TakesSpace
 from reconciler.manifests.load import Loaded
 from reconciler.project.identity import require_state
-from reconciler.project.looks import Seen, looks_at, record_looks, recorded_looks
+from reconciler.project.looks import looks_at, record_looks, recorded_looks
 from reconciler.project.project import Project, read_all
 
 _UNUSED = timedelta(days=7)  # so long our own looks must have seen a volume without a machine
@@ -58,17 +58,14 @@ async def take_inventory(
     there = [live for live in found.live if live.kind.role(TakesSpace) is not None and live.item.present]
     doubtful, open_calls = doubtful_objects(there, state)
     copies, unread = await _copies(project, there)
-    seen: Seen = {}
     items: dict[tuple[str, str, str], ItemJson] = {}
     unpriced: Counter[tuple[str, str]] = Counter()
     for live in there:
-        scope, look = _scope(live, known), _role(live).look(live.item, at)
-        seen.setdefault(scope, {}).update(looks_at(live.kind, [live.item], at))
-        before = recorded_looks(state, scope).get((live.kind.name, live.id), ())
+        look, before = Look.of(live.item, at), recorded_looks(state, live.kind.name, live.id)
         item = _item(live, look, known, copies.get(live.key), detached_since(before, look))
         items[live.key] = _priced(item, prices, unpriced) if prices is not None else item
     if records:
-        await record_looks(project, seen)
+        await record_looks(project, looks_at((live.item for live in there), at))
     removals: Sequence[Entry] = ()
     if proposes:
         asked = [live for live in there if items[live.key].owner == "undeclared"]
@@ -144,15 +141,6 @@ def _role(live: Live) -> TakesSpace:
     return role
 
 
-def _scope(live: Live, known: Known) -> str:
-    """The scope of its looks: that of its record, or that a manifest of it would have."""
-    owner = known.owner(live)
-    if owner is not None and owner in known.records:
-        return known.records[owner].scope
-    spec = live.kind.Spec.model_construct(**live.kind.declare(live.item, live.place, {}).spec)
-    return live.kind.scope(spec, Address(live.kind.name, "-", live.place if live.kind.in_app else None))
-
-
 def _item(
     live: Live, look: Look, known: Known, copies: CopiesJson | None, since: datetime | None
 ) -> ItemJson:
@@ -181,17 +169,16 @@ def _item(
 def _priced(item: ItemJson, prices: Prices, unpriced: Counter[tuple[str, str]]) -> ItemJson:
     """`item` with what it costs. What has no price is counted in `unpriced`, by kind and region."""
 
-    def cost(kind: str, number: int, gb: Decimal | None) -> Decimal | None:
-        found = prices.monthly(Billed(kind, item.plan or "", item.region or "", number, gb))
+    def cost(kind: str, number: int, gb: int | Decimal | None) -> Decimal | None:
+        found = prices.monthly(kind, {"plan": item.plan, "region": item.region}, gb, number)
         if found is None and number:
             unpriced[kind, item.region or ""] += number
         return found
 
     copies = item.copies
     if copies is not None:
-        copies = replace(copies, monthly=cost(copies.kind, copies.count, gb_of(copies.bytes)))
-    gb = Decimal(item.size_gb) if item.size_gb is not None else None
-    return replace(item, monthly=cost(item.kind, 1, gb), copies=copies)
+        copies = replace(copies, monthly=cost(copies.kind, copies.count, Decimal(copies.bytes) / 2**30))
+    return replace(item, monthly=cost(item.kind, 1, item.size_gb), copies=copies)
 
 
 # --- what may be removed ---
@@ -216,8 +203,6 @@ def _why_kept(item: ItemJson, at: datetime, known: Known, is_doubtful: bool) -> 
         return f"it may be of environment `{known.siblings.unread[0]}`, whose state cannot be read here"
     if is_doubtful:
         return "a call of unknown outcome may have made it"
-    if (item.name or "").startswith(SCRATCH_NAME):
-        return "its name is that of a restore drill's object"
     if item.attached is None:
         return "the platform does not tell whether it is used"
     if item.attached:

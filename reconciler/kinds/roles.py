@@ -30,6 +30,7 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
+from reconciler.core.wire import Wire
 from reconciler.kinds.base import Decision, Kind, Power, Subject
 from reconciler.kinds.manifest import Field, ManifestKind
 
@@ -245,6 +246,11 @@ class Look(Struct, frozen=True):
     total_bytes: int | None = None
     attached: bool | None = None
 
+    @classmethod
+    def of(cls, live: Any, at: datetime) -> "Look":
+        """Return what a present object of a kind that takes space shows at that time."""
+        return cls(at, live.size_gb, live.used_bytes, live.total_bytes, live.attached)
+
     @property
     def percent(self) -> int | None:
         """How full it is, rounded down; None where that is not known."""
@@ -262,11 +268,8 @@ class Look(Struct, frozen=True):
 class TakesSpace(ABC):
     """Its objects take space that is paid for, and looks at them are kept."""
 
+    model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
     copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
-
-    @abstractmethod
-    def look(self, live: Any, at: datetime) -> Look:
-        """Return what a present object shows at that time."""
 
     @abstractmethod
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:

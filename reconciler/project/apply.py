@@ -37,7 +37,7 @@ from reconciler.core.errors import ReconcilerError, Refused, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 from reconciler.drills.results import declared_notes, not_recoverable, proofs, unproven
-from reconciler.execution.decisions import remember_seen
+from reconciler.execution.decisions import remember_all
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import load_with_holders, parse_intent
 from reconciler.planning.declared import Desired
@@ -46,7 +46,7 @@ from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed, made_elsewhere
 from reconciler.planning.saved import SavedPlan, load_saved
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
-from reconciler.project.looks import Seen, notes_of, watching
+from reconciler.project.looks import Seen, notes_of, see
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
@@ -191,7 +191,7 @@ class _Attempt(Struct, frozen=True):
         whole = not (is_part or failed or self._terms(plan, state).by_agent)
         notes = {**notes_of(self.seen), **declared_notes(desired, state, whole=whole)}
         try:
-            written = await remember_seen(project.store, project.actor(), notes, state)
+            written = await remember_all(project.store, project.actor(), notes, known=state)
             return await project.store.load() if written else state
         except ReconcilerError as failure:
             project.reporter.note(f"what was seen is not recorded: {failure.message}")
@@ -218,7 +218,7 @@ class _Attempt(Struct, frozen=True):
                 undecided=undecided,
                 approved_deletes=wanted,
                 found=found,
-                on_answer=watching(self.seen, project, desired.resources, found[0].records.values()),
+                on_answer=partial(see, self.seen),
             )
             under_way = [problem for problem in plan.diagnostics if problem.code == IN_FLIGHT]
             if not under_way:

@@ -1,185 +1,138 @@
 """Looks: what was seen of each object, and when. "Since when", trends and forecasts stand on them.
 
-They are notes of the state, one for each scope (`execution.decisions`), written by `apply`, by the controller
-and by `inventory --record`. Every plan loads them, so the looks at one object are one packed text, which is
-read only when somebody asks for this object. Times are those of the platform, to the minute; amounts of
-data are kept to the MiB.
+They are notes of the state (`execution.decisions`), written by `apply`, by the controller and by `inventory
+--record`. Every plan loads them, so the looks at one object are one packed text, which is read only when
+somebody asks for this object: `{"Volume/vol_1": [NEWEST, TEXT, HELD]}`, with the minute and the last value
+of the newest row. Objects share a few notes, so that an apply writes only some. Times are those of the
+platform, to the minute; amounts of data are kept to the MiB.
 
 An object has one look for each six hours, of the last 30 days; one for each day before; none that is older
-than 400 days. Of several, the newest stays. Days and quarters of a day are those of UTC.
+than 400 days. Of several, the newest stays, and that a machine held it in one of them. Days and quarters of
+a day are those of UTC.
 """
 
 import base64
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from operator import sub
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from reconciler.core.model import Observation, Resource, StateRecord
+from reconciler.core.model import Observation
 from reconciler.core.steps import Read
-from reconciler.execution.decisions import Content, Renewal, recall, remember_seen
+from reconciler.execution.decisions import Content, Renewal, recall, remember_all
 from reconciler.kinds import find_kinds
-from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import Look, TakesSpace
 from reconciler.project.project import Project
 from reconciler.state.store import State
 
-ObjectKey = tuple[str, str]  # kind, id on the platform
-Seen = dict[str, dict[ObjectKey, Look]]  # by scope
+Seen = dict[str, Look]  # by "KIND/ID"
 
+_NOTES = 256
 _FINE, _DAY = 6 * 60, 24 * 60  # all of these in minutes
 _FINE_KEPT, _KEPT = 30 * _DAY, 400 * _DAY
 _MIB = 2**20
 
 
-def recorded_looks(state: State, scope: str) -> Mapping[ObjectKey, tuple[Look, ...]]:
-    """The looks at each object of `scope`, oldest first. Each is unpacked when it is asked for."""
-    return _Packed(recall(state, _note(scope)))
-
-
-class _Packed(Mapping[ObjectKey, tuple[Look, ...]]):
-    """The looks in a note: `{"Volume/vol_1": [NEWEST, TEXT]}`; NEWEST in minutes since 1970."""
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-
-    def __getitem__(self, key: ObjectKey) -> tuple[Look, ...]:
-        return tuple(map(_look, _unpack(self._content["/".join(key)][1])))
-
-    def __iter__(self) -> Iterator[ObjectKey]:
-        for name in self._content:
-            kind, _, id = name.partition("/")
-            yield kind, id
-
-    def __len__(self) -> int:
-        return len(self._content)
+def recorded_looks(state: State, kind: str, id: str) -> Sequence[Look]:
+    """The looks at an object, oldest first."""
+    entry = recall(state, _note(f"{kind}/{id}")).get(f"{kind}/{id}")
+    return tuple(map(_look, _unpack(entry[1]))) if entry is not None else ()
 
 
 async def record_looks(project: Project, seen: Seen) -> None:
-    """Add what was `seen` to the looks of its scopes, where there is a state.
+    """Keep the looks that were `seen`, where there is a state.
 
     Writes nothing where each object has a look in these six hours. Raises as `remember`.
     """
     state = await project.store.load()
     if state.lineage:
-        await remember_seen(project.store, project.actor(), notes_of(seen), state)
+        await remember_all(project.store, project.actor(), notes_of(seen), known=state)
 
 
 def notes_of(seen: Seen) -> Mapping[str, Renewal]:
     """What becomes of the notes."""
-    return {_note(scope): partial(_with, looks) for scope, looks in seen.items() if looks}
+    looks: dict[str, Seen] = {}
+    for key, look in seen.items():
+        looks.setdefault(_note(key), {})[key] = look
+    return {note: partial(_with, of_note) for note, of_note in looks.items()}
 
 
-def _note(scope: str) -> str:
-    """The name of the note: a slash would be taken for an app's."""
-    return f"looks:{quote(scope, safe='')}"
+def see(seen: Seen, read: Read, observation: Observation) -> None:
+    """Add a look at each object of an answer to `seen`."""
+    if observation.complete:
+        seen |= looks_at(observation.objects, observation.at)
 
 
-# --- what is seen ---
-
-
-def watching(
-    seen: Seen, project: Project, resources: Iterable[Resource], records: Iterable[StateRecord]
-) -> Callable[[Read, Observation], None]:
-    """What takes the answers of a plan, and adds a look at each object in them to `seen`."""
-    scopes = _scopes(resources, records, project.capabilities)
-
-    def take(read: Read, observation: Observation) -> None:
-        if observation.complete and read in scopes:
-            kind, scope = scopes[read]
-            seen.setdefault(scope, {}).update(looks_at(kind, observation.objects, observation.at))
-
-    return take
-
-
-def looks_at(kind: Kind, items: Iterable[Any], at: datetime) -> Mapping[ObjectKey, Look]:
-    """A look at each object of `kind` that is present and has a valid id; none for kinds without looks."""
-    takes_space = kind.role(TakesSpace)
-    if takes_space is None:
-        return {}
+def looks_at(items: Iterable[Any], at: datetime) -> Seen:
+    """A look at each object that takes space, is present and has a valid id."""
+    kinds = {role.model: name for name, kind in find_kinds().items() if (role := kind.role(TakesSpace))}
     return {
-        (kind.name, item.id): takes_space.look(item, at) for item in items if item.present and not item.bad_id
+        f"{kinds[type(item)]}/{item.id}": Look.of(item, at)
+        for item in items
+        if type(item) in kinds and item.present and not item.bad_id
     }
 
 
-def _scopes(
-    resources: Iterable[Resource], records: Iterable[StateRecord], capabilities: frozenset[str]
-) -> Mapping[Read, tuple[Kind, str]]:
-    """The kind and scope of the objects in each answer. One list shows all objects of its app."""
-    kinds = {name: kind for name, kind in find_kinds().items() if kind.role(TakesSpace) is not None}
-    owners = [(each.address, each.id, each.scope) for each in records]
-    owners += [
-        (each.address, each.adopt_id or "", kinds[each.address.kind].scope(each.spec, each.address))
-        for each in resources
-        if each.address.kind in kinds
-    ]
-    known = {(at.kind, at.app or id): (at, id, scope) for at, id, scope in reversed(owners)}
-    return {
-        read: (kinds[at.kind], scope)
-        for at, id, scope in known.values()
-        if at.kind in kinds and (read := kinds[at.kind].read(at, id, capabilities)) is not None
-    }
+def _note(key: str) -> str:
+    """The name of the note that has the looks at an object."""
+    return f"looks:{zlib.crc32(key.encode()) % _NOTES:02x}"
 
 
 # --- what is kept ---
 
-Row = tuple[int, int, int, int, int]  # minutes since 1970, then GB, MiB, MiB and 0 or 1; -1: not known
+Row = tuple[int, ...]  # minutes since 1970, then GB, MiB, MiB and 0 or 1; -1: not known
+_UNITS = (1, _MIB, _MIB, 1)
 
 
-def _with(looks: Mapping[ObjectKey, Look], before: Content) -> Content:
-    """The note with these looks; itself where it has a look at each object in these six hours."""
-    rows = {"/".join(key): _row(look) for key, look in looks.items()}
+def _with(looks: Seen, before: Content) -> Content:
+    """The note with these looks; itself where all that they say of these six hours is there."""
+    rows = {key: _row(look) for key, look in looks.items()}
     now = max(row[0] for row in rows.values())
-    due = {
-        name: row
-        for name, row in rows.items()
-        if name not in before or before[name][0] // _FINE != row[0] // _FINE
-    }
+    due = {key: row for key, row in rows.items() if key not in before or _is_new(row, *before[key])}
     if not due:
         return before
-    after = {name: entry for name, entry in before.items() if now - entry[0] <= _KEPT}
-    for name, row in due.items():
-        known = _unpack(after[name][1]) if name in after else ()
-        after[name] = [row[0], _pack(fold((*known, row), now))]
+    after = {key: entry for key, entry in before.items() if now - entry[0] <= _KEPT}
+    for key, row in due.items():
+        kept = fold((*(_unpack(after[key][1]) if key in after else ()), row), now)
+        after[key] = [row[0], _pack(kept), kept[-1][-1]]
     return after
 
 
+def _is_new(row: Row, newest: int, text: str, held: int) -> bool:
+    return newest // _FINE != row[0] // _FINE or row[-1] > held
+
+
 def fold(rows: Iterable[Row], now: int) -> Sequence[Row]:
-    """The rows that stay, oldest first. Those after `now` are of a clock that was wrong, and go."""
+    """The rows that stay, oldest first. Those after `now` are of a clock that was wrong, and go.
+
+    One that stays for others says whether a machine held the object in any of them.
+    """
     newest: dict[tuple[int, int], Row] = {}
     for row in sorted(rows):
         age = now - row[0]
         if 0 <= age <= _KEPT:
-            period = _FINE if age <= _FINE_KEPT else _DAY
-            newest[period, row[0] // period] = row
+            length = _FINE if age <= _FINE_KEPT else _DAY
+            period = length, row[0] // length
+            newest[period] = (*row[:-1], max(row[-1], newest.get(period, row)[-1]))
     return list(newest.values())
 
 
 def _row(look: Look) -> Row:
-    return (
-        int(look.at.timestamp()) // 60,
-        -1 if look.size_gb is None else look.size_gb,
-        -1 if look.used_bytes is None else round(look.used_bytes / _MIB),
-        -1 if look.total_bytes is None else round(look.total_bytes / _MIB),
-        -1 if look.attached is None else int(look.attached),
-    )
+    amounts = zip((look.size_gb, look.used_bytes, look.total_bytes, look.attached), _UNITS, strict=True)
+    seen = (-1 if amount is None else round(amount / unit) for amount, unit in amounts)
+    return (int(look.at.timestamp()) // 60, *seen)
 
 
 def _look(row: Row) -> Look:
-    minute, size_gb, used, total, attached = row
-    return Look(
-        datetime.fromtimestamp(minute * 60, UTC),
-        None if size_gb < 0 else size_gb,
-        None if used < 0 else used * _MIB,
-        None if total < 0 else total * _MIB,
-        None if attached < 0 else bool(attached),
-    )
+    amounts = zip(row[1:], _UNITS, strict=True)
+    size, used, total, held = (None if amount < 0 else amount * unit for amount, unit in amounts)
+    at = datetime.fromtimestamp(row[0] * 60, UTC)
+    return Look(at, size, used, total, None if held is None else bool(held))
 
 
 def _pack(rows: Sequence[Row]) -> str:

@@ -140,6 +140,5 @@ async def look_at(
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]
-    takes_space = kind.role(TakesSpace)
-    look = takes_space.look(live, at) if takes_space is not None else None
+    look = Look.of(live, at) if kind.role(TakesSpace) is not None else None
     return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)

@@ -20,8 +20,8 @@ from reconciler.kinds.roles import Look
 
 Point = tuple[datetime, int]
 
-_RECENT = timedelta(days=90)  # older looks say little about the next weeks
-_MOST_POINTS = 60  # each is compared with all others
+RECENT = timedelta(days=90)  # older looks say little about the next weeks
+MOST_POINTS = 60  # each is compared with all others
 _LEAST_POINTS, _LEAST_SPAN = 3, timedelta(days=1)
 _AHEAD = 2
 _FALL = 0.05  # of the size: less is noise
@@ -52,7 +52,7 @@ def trend_of(looks: Sequence[Look]) -> Trend | None:
     """Return the trend of the used bytes; None: no trend is known. `looks`: oldest first."""
     points = [(look.at, look.used_bytes) for look in looks if look.used_bytes is not None]
     totals = [look.total_bytes for look in looks if look.total_bytes]
-    points = _without_odd(point for point in points if points[-1][0] - point[0] <= _RECENT)
+    points = _without_odd(point for point in points if points[-1][0] - point[0] <= RECENT)
     if not totals or len(points) < _LEAST_POINTS:
         return None
     falls = (
@@ -67,7 +67,7 @@ def trend_of(looks: Sequence[Look]) -> Trend | None:
     (since, _), last = points[0], points[-1]
     if len(points) < _LEAST_POINTS or last[0] - since < _LEAST_SPAN:
         return None
-    points = points[:: -(-len(points) // _MOST_POINTS)]
+    points = points[:: -(-len(points) // MOST_POINTS)]
     middle = len(points) // 2
     slower = min(pace(points[: middle + 1]) or 0.0, pace(points[middle:]) or 0.0)
     return Trend(last, slower, since, last[0] + _AHEAD * (last[0] - since))
@@ -76,12 +76,9 @@ def trend_of(looks: Sequence[Look]) -> Trend | None:
 def _without_odd(points: Iterable[Point]) -> list[Point]:
     """The points, without a single one that is off: each has the middle level of three."""
     points = list(points)
-    middles = [sorted(used for _, used in points[at - 1 : at + 2])[1] for at in range(1, len(points) - 1)]
-    return [
-        *points[:1],
-        *((at, used) for (at, _), used in zip(points[1:], middles, strict=False)),
-        *points[-1:],
-    ]
+    threes = zip(points, points[1:], points[2:], strict=False)
+    middles = [(three[1][0], sorted(used for _, used in three)[1]) for three in threes]
+    return [*points[:1], *middles, *points[-1:]]
 
 
 def pace(points: Sequence[Point]) -> float | None:

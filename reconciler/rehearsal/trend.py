@@ -1,19 +1,17 @@
 """Trends: how objects filled so far, and the time when they will be full at that pace."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from reconciler.core.model import Observation, Resource
 from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import FillsUp, Look
 from reconciler.project.looks import recorded_looks
-from reconciler.project.trends import Point, full_at, pace
+from reconciler.project.trends import MOST_POINTS, RECENT, Point, full_at, pace
 from reconciler.rehearsal.results import Item
 from reconciler.state.store import State
 
-MOST_POINTS = 60  # the newest ones: each is compared with all others
-RECENT = timedelta(days=90)  # older points say little about the next weeks
 GIB = 1024**3
 
 
@@ -32,28 +30,26 @@ def full_soon(
         role = kinds[address.kind].role(FillsUp)
         if role is None or record is None or (most_gb := role.most_gb(resource.spec)) is None:
             continue
-        looks = recorded_looks(state, record.scope).get((address.kind, record.id), ())
-        now = role.look(live[record.id], begin) if record.id in live else Look(begin)
-        paces = {name: pace(_points(looks, name)[-MOST_POINTS:]) for name in _MEASURES}
+        looks = recorded_looks(state, address.kind, record.id)
+        now = Look.of(live[record.id], begin) if record.id in live else Look(begin)
+        paces = {name: pace(_points(looks, measure)) for name, measure in _MEASURES.items()}
         if all(speed is None for speed in paces.values()):
             yield Item(address, "no trend known: no two runs have recorded how full it was", None)
         for name, speed in paces.items():
-            point = next(iter(_points([now], name)), None)
-            when = full_at(point, most_gb * GIB, speed) if point and speed is not None else None
-            if speed is not None and when is not None and when <= at:
+            amount = getattr(now, _MEASURES[name])
+            if speed is None or amount is None:
+                continue
+            when = full_at((begin, amount), most_gb * GIB, speed)
+            if when is not None and when <= at:
                 a_day = f"{speed * 86400 / GIB:.1f} GB more a day"
                 what = f"its {name} reaches {most_gb} GB, the upper end of its range ({a_day})"
                 yield Item(address, what, when)
 
 
-# The amounts of an object that must not exceed its range, in bytes.
-_MEASURES: Mapping[str, Callable[[Look], int | None]] = {
-    "size": lambda look: look.total_bytes,
-    "data": lambda look: look.used_bytes,
-}
+_MEASURES = {"size": "total_bytes", "data": "used_bytes"}  # of an object, which must not exceed its range
 
 
 def _points(looks: Sequence[Look], measure: str) -> list[Point]:
-    """The amounts that are known of the looks of the last time, oldest first."""
-    known = [(look.at, amount) for look in looks if (amount := _MEASURES[measure](look)) is not None]
-    return [point for point in known if known[-1][0] - point[0] <= RECENT]
+    """The newest amounts that are known of the last time, oldest first."""
+    known = [(look.at, amount) for look in looks if (amount := getattr(look, measure)) is not None]
+    return [point for point in known[-MOST_POINTS:] if known[-1][0] - point[0] <= RECENT]

@@ -200,19 +200,18 @@ class Page(Report, frozen=True, kw_only=True):
 
 
 class InventoryReport(Page, frozen=True, kw_only=True):
-    """What there is, and what it costs. `total`: in one sentence. `tables`: rows of text by place."""
+    """What there is, and what it costs. `total`: in one sentence. `tables`: by place, each with a head."""
 
     kind = "inventory"
     total: str
-    columns: Sequence[str]
     tables: Mapping[str, Sequence[Sequence[str]]]
 
 
-class DrawnPage(Page, frozen=True, kw_only=True):
-    """A page that HTML shows, too, with `drawings`: each a caption and an SVG."""
+class OutlookReport(Page, frozen=True, kw_only=True):
+    """What will be full. `drawings`: each a caption and an SVG."""
 
-    kind = "drawn"
-    drawings: Sequence[tuple[str, str]] = ()
+    kind = "forecast"
+    drawings: Sequence[tuple[str, str]]
 
 
 # --- the options of a run in advised commands ---

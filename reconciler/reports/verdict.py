@@ -24,7 +24,6 @@ from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.grouping import count_actions, count_waiting, touches
 from reconciler.reports.report import (
     ApplyReport,
-    DrawnPage,
     DriftReport,
     Failure,
     InventoryReport,
@@ -81,8 +80,6 @@ def of_report(report: Report) -> str:
             return of_validation(report)
         case InventoryReport():
             return report.total
-        case DrawnPage():
-            return report.text.partition("\n")[0]
         case Failure():
             return report.message
         case Page():

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -10,13 +11,12 @@ from hypothesis import strategies as st
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Look
 from reconciler.project import looks
 from reconciler.project.looks import fold, record_looks, recorded_looks
 from reconciler.services.machines.wire.volume import Volume
 from reconciler.state.chain import state_head
-from reconciler.state.store import REMEMBERED, JournalEntry, Lease, Store
+from reconciler.state.store import JournalEntry, Lease, Store
 from tests.execution.stage import START, Stage, cluster, plan, volume
 from tests.state.doubles import spooling
 
@@ -42,7 +42,8 @@ def test_one_look_stays_of_each_period_and_it_is_the_newest(found: list[looks.Ro
     wanted = [row for row in found if 0 <= NOW - row[0] <= 400 * DAY]
     newest: dict[tuple[int, int], looks.Row] = {}
     for row, period in zip(wanted, periods(wanted, NOW), strict=True):
-        newest[period] = max(row, newest.get(period, row))
+        held = max(row[4], newest.get(period, row)[4])
+        newest[period] = (*max(row[:4], newest.get(period, row)[:4]), held)
     assert {*kept} == {*newest.values()}
 
 
@@ -63,8 +64,11 @@ def test_four_hundred_days_of_looks_stay_as_many_as_the_days_and_the_last_quarte
     assert len(fold(every_hour, NOW)) == pytest.approx(30 * 4 + 370, abs=2)
 
 
-async def seen(stage: Stage, scope: str = "shop") -> dict[tuple[str, str], tuple[Look, ...]]:
-    return dict(recorded_looks(await stage.store.load(), scope))
+async def seen(stage: Stage) -> dict[tuple[str, str], Sequence[Look]]:
+    state = await stage.store.load()
+    notes = [note.applied for name, note in state.remembered.items() if name.startswith("looks:")]
+    keys = [(kind, id) for note in notes for kind, id in (key.split("/") for key in note)]
+    return {key: recorded_looks(state, *key) for key in keys}
 
 
 async def test_an_apply_keeps_a_look_at_each_object_in_its_lists(stage: Stage) -> None:
@@ -75,10 +79,10 @@ async def test_an_apply_keeps_a_look_at_each_object_in_its_lists(stage: Stage) -
     }
 
 
-async def test_a_cluster_has_looks_in_its_organization(stage: Stage) -> None:
+async def test_a_cluster_has_looks_too(stage: Stage) -> None:
     await stage.apply(cluster())
     await stage.apply(cluster())
-    ((key, (look,)),) = (await seen(stage, "org/personal")).items()
+    ((key, (look,)),) = (await seen(stage)).items()
     assert key[0] == "PostgresCluster"
     assert (look.size_gb, look.attached) == (10, None)
 
@@ -102,12 +106,22 @@ async def test_a_look_is_written_once_in_six_hours_and_says_since_when_a_volume_
     ]
 
 
+async def test_a_machine_that_comes_and_goes_within_six_hours_is_remembered(stage: Stage) -> None:
+    id = stage.make_volume()
+    for minutes, attached in ((0, False), (10, True), (20, False), (30, True)):
+        seen_at = START + timedelta(minutes=minutes)
+        await record_looks(stage.project(), {f"Volume/{id}": Look(seen_at, 3, attached=attached)})
+    assert (await seen(stage))["Volume", id] == (Look(START + timedelta(minutes=10), 3, attached=True),)
+
+
 async def test_a_look_at_one_object_leaves_those_at_others_and_forgets_what_is_long_gone(
     stage: Stage,
 ) -> None:
-    for days, id in ((0, "vol_old"), (1, "vol_a"), (401, "vol_b")):
-        await record_looks(stage.project(), {"shop": {("Volume", id): Look(START + timedelta(days=days), 3)}})
-    assert {key[1] for key in await seen(stage)} == {"vol_a", "vol_b"}
+    keys = (f"Volume/vol_{number}" for number in range(10_000))
+    old, kept, new = islice((key for key in keys if looks._note(key) == looks._note("Volume/vol_0")), 3)
+    for days, key in ((0, old), (1, kept), (401, new)):
+        await record_looks(stage.project(), {key: Look(START + timedelta(days=days), 3)})
+    assert {"/".join(key) for key in await seen(stage)} == {kept, new}
 
 
 async def test_a_plan_and_a_declined_apply_keep_nothing(stage: Stage) -> None:
@@ -165,12 +179,7 @@ async def test_the_head_that_an_apply_names_is_that_after_its_look(stage: Stage)
 
 def test_only_what_is_there_under_a_valid_id_is_looked_at() -> None:
     found = [Volume(id="vol_1"), Volume(id="vol_2", state="pending_destroy"), Volume(id="../x")]
-    assert looks.looks_at(find_kinds()["Volume"], found, START).keys() == {("Volume", "vol_1")}
-
-
-def test_the_note_of_an_organization_has_an_address_that_reads_back_the_same() -> None:
-    address = Address(REMEMBERED, looks._note("org/acme"))
-    assert Address.parse(str(address)) == address
+    assert looks.looks_at(found, START).keys() == {"Volume/vol_1"}
 
 
 def test_amounts_are_kept_to_the_mib() -> None:

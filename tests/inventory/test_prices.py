@@ -1,8 +1,9 @@
 """The price file: which row counts, what is wrong with it and where, and what a plan changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
-from reconciler.core.steps import Plan
-from reconciler.inventory.prices import Billed, Prices, Row, price_of_plan, read_prices
+from reconciler.core.steps import Call, Plan, Step
+from reconciler.inventory.prices import Prices, Row, price_of_plan, read_prices
 from reconciler.manifests.load import load
 from reconciler.state.store import State
 from tests.contexts import context
@@ -26,32 +27,32 @@ def prices(tmp_path: Path, rows: str) -> Prices:
     return read_prices(file, tmp_path)
 
 
-def one(kind: str, gb: int | None = 10, *, plan: str = "", region: str = "ams", number: int = 1) -> Billed:
-    return Billed(kind, plan, region, number, Decimal(gb) if gb is not None else None)
+def one(kind: str, gb: int | None = 10, *, plan: str = "", region: str = "ams", number: int = 1) -> Any:
+    return kind, {"plan": plan, "region": region}, gb, number
 
 
 def test_the_first_row_of_a_unit_that_fits_counts(tmp_path: Path) -> None:
     found = prices(tmp_path, "Volume,fra,GB-month,0.30\nVolume,,GB-month,0.15\nVolume,*,GB-month,9\n")
-    assert found.monthly(one("Volume", region="fra")) == Decimal("3.00")
-    assert found.monthly(one("Volume")) == Decimal("1.50")
-    assert found.monthly(one("Snapshot")) is None
+    assert found.monthly(*one("Volume", region="fra")) == Decimal("3.00")
+    assert found.monthly(*one("Volume")) == Decimal("1.50")
+    assert found.monthly(*one("Snapshot")) is None
 
 
 def test_an_object_may_have_a_price_for_itself_and_one_for_each_gb(tmp_path: Path) -> None:
     found = prices(
         tmp_path, "PostgresCluster/launch,,month,282\npostgrescluster,,GB-month,0.28\n*,,month,1.5\n"
     )
-    assert found.monthly(one("PostgresCluster", plan="Launch")) == Decimal("284.80")
-    assert found.monthly(one("PostgresCluster", plan="basic")) == Decimal("4.30")
-    assert found.monthly(one("Backup", number=3)) == Decimal("4.5")
-    assert found.monthly(one("PostgresCluster", None, plan="launch")) is None, "a size is not known"
+    assert found.monthly(*one("PostgresCluster", plan="Launch")) == Decimal("284.80")
+    assert found.monthly(*one("PostgresCluster", plan="basic")) == Decimal("4.30")
+    assert found.monthly(*one("Backup", number=3)) == Decimal("4.5")
+    assert found.monthly(*one("PostgresCluster", None, plan="launch")) is None, "a size is not known"
 
 
 @given(st.lists(st.decimals(0, 10**6, places=4), max_size=20))
 def test_amounts_are_exact(amounts: list[Decimal]) -> None:
     total = Decimal()
     for amount in amounts:
-        cost = Prices([Row("Volume", "", "GB-month", f"{amount:f}")]).monthly(one("Volume", 3))
+        cost = Prices([Row("Volume", "", "GB-month", f"{amount:f}")]).monthly(*one("Volume", 3))
         assert cost is not None
         total += cost
     assert total == 3 * sum(amounts, Decimal())
@@ -106,15 +107,19 @@ def test_all_mistakes_are_told_together_and_a_spreadsheets_file_is_read(tmp_path
         "prices.csv:3:1",
     ]
     file = tmp_path / "prices.csv"
-    file.write_bytes(b'\xef\xbb\xbfkind,region,unit,price\r\n\r\n"Volume","",GB-month,0.15\r\n')
-    assert read_prices(file, tmp_path).monthly(one("Volume")) == Decimal("1.50")
+    file.write_bytes(b'\xef\xbb\xbfkind,region,unit,price\r\n\r\n"Volume","", GB-month , 0.15\r\n')
+    assert read_prices(file, tmp_path).monthly(*one("Volume")) == Decimal("1.50")
 
 
 # --- what a plan changes ---
 
 
 def of_plan(
-    tmp_path: Path, manifests: str, changes: Mapping[str, Change], records: Mapping[str, Mapping[str, object]]
+    tmp_path: Path,
+    manifests: str,
+    changes: Mapping[str, Change],
+    records: Mapping[str, Mapping[str, object]],
+    steps: Sequence[Step] = (),
 ) -> tuple[Decimal, tuple[str, ...]]:
     found = prices(tmp_path, "Volume,,GB-month,0.15\nPostgresCluster/starter,,month,72\n")
     loaded = load(["-"] if manifests else [], root=tmp_path, stdin=manifests.encode)
@@ -124,7 +129,7 @@ def of_plan(
         for address, applied in records.items()
     }
     state = State("lineage", known, (), frozenset())
-    plan = Plan("id", context(), tuple(changes.values()), (), (), (), (), ())
+    plan = Plan("id", context(), tuple(changes.values()), tuple(steps), (), (), (), ())
     priced = price_of_plan(found, plan, resources, state)
     return priced.monthly, priced.unpriced
 
@@ -163,3 +168,12 @@ def test_a_change_without_a_price_is_named(tmp_path: Path) -> None:
         Decimal("0.45"),
         ("Volume/shop/copy", "PostgresCluster/orders"),
     )
+
+
+def test_what_a_delete_saves_is_of_the_size_that_it_has_there(tmp_path: Path) -> None:
+    address = Address("Volume", "old", "shop")
+    step = Step("delete", address, Call("DELETE", "/v1/apps/shop/volumes/id"), uses={"gb_deleted": 500})
+    found = of_plan(
+        tmp_path, "", change(str(address), Action.DELETE), {str(address): {"region": "fra"}}, [step]
+    )
+    assert found == (Decimal("-75.00"), ())

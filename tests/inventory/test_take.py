@@ -43,19 +43,22 @@ SNAPSHOTS = [
 ]
 
 
-def remembered(scope: str, seen: Mapping[str, Sequence[Look]]) -> Mapping[str, StateRecord]:
-    """The note of the looks at volumes."""
-    content = {f"Volume/{id}": [0, looks._pack(list(map(looks._row, of)))] for id, of in seen.items()}
-    name = looks._note(scope)
+def remembered(seen: Mapping[str, Sequence[Look]]) -> Mapping[str, StateRecord]:
+    """The notes of the looks at volumes."""
+    notes: dict[str, dict[str, Any]] = {}
+    for id, of in seen.items():
+        packed = looks._pack(list(map(looks._row, of)))
+        notes.setdefault(looks._note(f"Volume/{id}"), {})[f"Volume/{id}"] = [0, packed, 0]
     return {
         name: StateRecord(Address(REMEMBERED, name), "", WHOLE_STATE, content, Lifecycle(), NOW, serial=1)
+        for name, content in notes.items()
     }
 
 
 def taken(
     scene: Scene, seen: Mapping[str, Sequence[Look]] = {}, prices: Prices | None = None, **asked: Any
 ) -> Inventory:
-    state = State("lineage", scene.records, scene.intents, frozenset(), remembered=remembered("shop", seen))
+    state = State("lineage", scene.records, scene.intents, frozenset(), remembered=remembered(seen))
     project = scene._project()
     project = replace(project, store=read_only(state, project.clock, scene.root))
     take = partial(
@@ -215,7 +218,7 @@ WEEK = [Look(NOW - timedelta(days=day), 3, attached=False) for day in range(8, 0
         ({}, [], "no look has recorded since when it has no machine"),
         (HELD, WEEK, "a machine holds it"),
         ({"attached_alloc_id": "a1"}, WEEK, "a machine holds it"),
-        ({"name": "drill-x"}, WEEK, "its name is that of a restore drill's object"),
+        ({"name": "drill-x"}, WEEK, "its name is one that restore drills give"),
     ],
 )
 def test_only_a_volume_seen_without_a_machine_for_a_week_is_proposed(

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from reconciler.kinds.roles import Look
-from reconciler.kinds.volume.kind import VolumeKind
 from reconciler.project.trends import full_at, pace
 from reconciler.services.machines.wire.volume import Volume
 from tests.execution.stage import START
@@ -39,7 +38,7 @@ def test_a_volume_fills_by_its_size_and_by_its_data() -> None:
     blocks = {"blocks": 10 * GIB // 4096, "block_size": 4096, "blocks_free": 6 * GIB // 4096}
 
     def look(**fields: int) -> Look:
-        return VolumeKind().look(Volume(id="vol_1", **{**blocks, **fields}), START)
+        return Look.of(Volume(id="vol_1", **{**blocks, **fields}), START)
 
     assert (look().total_bytes, look().used_bytes, look().percent) == (10 * GIB, 4 * GIB, 40)
     assert (look(blocks=0).total_bytes, look(blocks=0).used_bytes, look(blocks=0).percent) == (None,) * 3

@@ -39,7 +39,6 @@ from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
     Declared,
     Importable,
-    Look,
     MadeFromOthers,
     Restorable,
     TakesTime,
@@ -73,6 +72,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kin
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
     id_form = restoring.ID_FORM
+    model = Cluster
     copies = "Backup"
     capabilities: ClassVar = {
         "postgres.list": "Lists the clusters of an organization: for `import`, to find a create whose "
@@ -162,10 +162,6 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kin
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
         return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []
-
-    def look(self, live: Any, at: datetime) -> Look:
-        used, total = live.storage_used_bytes, live.storage_provisioned_bytes
-        return Look(at, live.disk_size_gb, used, total)
 
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
         return fields.get("disk_size_gb") or (None if "restore" in fields else _DEFAULT_GB)

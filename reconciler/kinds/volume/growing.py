@@ -8,7 +8,7 @@ it was, and is not extended again.
 import math
 from collections.abc import Mapping
 
-from reconciler.core.model import StateRecord
+from reconciler.core.model import Grow
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Look
 from reconciler.kinds.volume.spec import SizeRange
@@ -22,8 +22,7 @@ _LEAST_SHARE = 0.9
 
 def grown_gb(subject: Subject) -> int | None:
     """Return the size to extend the volume to now, in GB; None: it is not to grow, or not yet."""
-    assert subject.resource is not None
-    grow, size, live = subject.resource.grow, subject.spec.size_gb, subject.live
+    grow, size, live = _grow(subject), subject.spec.size_gb, subject.live
     total, used = live.total_bytes, live.used_bytes
     if grow is None or not isinstance(size, SizeRange) or total is None or used is None:
         return None
@@ -34,31 +33,30 @@ def grown_gb(subject: Subject) -> int | None:
     return after_gb if after_gb > live.size_gb else None
 
 
+def _grow(subject: Subject) -> Grow | None:
+    return subject.resource.grow if subject.resource is not None else None
+
+
 def _has_grown(subject: Subject) -> bool:
     """Whether the file system has all the space of its volume, as far as that can be told."""
-    record: StateRecord | None = subject.record
-    live, applied = subject.live, record.applied if record is not None else {}
+    record, live = subject.record, subject.live
+    applied = record.applied if record is not None else {}
     if record is not None and record.obligations:
         return False  # a restart is owed
     if live.size_gb < (applied.get("size_gb") or 0):
         return False  # the answer was given before the last extend
-    if live.total_bytes < _LEAST_SHARE * live.size_gb * GIB:
-        return False
-    return bool(live.total_bytes > (applied.get(GREW_FROM) or 0))
+    least = _LEAST_SHARE * live.size_gb * GIB
+    return bool(live.total_bytes >= least and live.total_bytes > (applied.get(GREW_FROM) or 0))
 
 
 def recorded(subject: Subject) -> Mapping[str, int]:
     """Return what the record holds of an extend, so that its effect can be seen later."""
-    assert subject.resource is not None
     total: int | None = subject.live.total_bytes
-    return {GREW_FROM: total} if subject.resource.grow is not None and total is not None else {}
+    return {GREW_FROM: total} if _grow(subject) is not None and total is not None else {}
 
 
 def why(subject: Subject) -> str:
     """Return why it is extended, for the plan."""
-    assert subject.resource is not None
-    grow = subject.resource.grow
+    grow = _grow(subject)
     assert grow is not None
-    live = subject.live
-    look = Look(subject.now, live.size_gb, live.used_bytes, live.total_bytes)
-    return f"{look}, and it grows at {grow.at} %"
+    return f"{Look.of(subject.live, subject.now)}, and it grows at {grow.at} %"

@@ -43,7 +43,6 @@ from reconciler.kinds.roles import (
     FillsUp,
     HasObjectives,
     Importable,
-    Look,
     MadeFromOthers,
     Restorable,
     TakesTime,
@@ -51,7 +50,7 @@ from reconciler.kinds.roles import (
 )
 from reconciler.kinds.volume import changing, creating, origins, snapshots
 from reconciler.kinds.volume.spec import MOST_GB, SizeRange, VolumeSpec
-from reconciler.services.machines.wire.volume import Snapshot
+from reconciler.services.machines.wire.volume import Snapshot, Volume
 
 _ONCE = "nothing happens: it is used only when the volume is created"
 _NEW_VOLUME = "create a new volume under another name and move the data"
@@ -104,6 +103,7 @@ class VolumeKind(
         ),
         REPLACED,
     )
+    model = Volume
     copies = "Snapshot"
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
@@ -211,10 +211,6 @@ class VolumeKind(
         if size is None or most_gb <= size_gb:
             return None
         return ("spec", "size_gb", "min") if isinstance(size, SizeRange) else ("spec", "size_gb"), most_gb
-
-    def look(self, live: Any, at: datetime) -> Look:
-        held = bool(live.attached_machine_id or live.attached_alloc_id)
-        return Look(at, live.size_gb, live.used_bytes, live.total_bytes, held)
 
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
         """A volume without an origin is of the platform's default size; another one of that of its origin."""

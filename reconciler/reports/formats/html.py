@@ -21,7 +21,6 @@ from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.grouping import NO_APP, is_gone, sections_of, touches
 from reconciler.reports.report import (
     ApplyReport,
-    DrawnPage,
     DriftReport,
     Failure,
     PlanReport,
@@ -67,8 +66,6 @@ def _values(report: Report) -> dict[str, Any]:
         "in_place": Effect.IN_PLACE,
         "platform": PLATFORM,
     }
-    if isinstance(report, DrawnPage):
-        return found | {"title": "Forecast", "drawings": report.drawings}
     return found | _of_plan(report) if isinstance(report, PlanReport | DriftReport | ApplyReport) else found
 
 
@@ -101,4 +98,4 @@ def _tone(report: Report, change: Change) -> str:
     return _TONES.get(change.action, "")
 
 
-FORMAT = Format("html", RUNS | {"drawn", "inventory"}, render, escape=numbered)
+FORMAT = Format("html", RUNS | {"forecast", "inventory"}, render, escape=numbered)

@@ -10,4 +10,4 @@ def render(report: Report) -> str:
     return json_text(document_of(report))
 
 
-FORMAT = Format("json", RUNS | {"drawn", "graph", "inventory", "page"}, render, escape=spelled)
+FORMAT = Format("json", RUNS | {"forecast", "graph", "inventory", "page"}, render, escape=spelled)

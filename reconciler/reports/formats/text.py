@@ -339,4 +339,4 @@ def _render_validation(report: ValidationReport) -> str:
     return _joined(map(visible, lines))
 
 
-FORMAT = Format("text", RUNS | {"drawn", "inventory", "graph", "page"}, render, in_parts=True)
+FORMAT = Format("text", RUNS | {"forecast", "inventory", "graph", "page"}, render, in_parts=True)

@@ -63,6 +63,21 @@ class Cluster(Wire):
     def present(self) -> bool:
         return self.status not in ("deleting", "deleted")
 
+    # What a volume has, too.
+    attached: ClassVar = None
+
+    @property
+    def size_gb(self) -> int | None:
+        return self.disk_size_gb
+
+    @property
+    def used_bytes(self) -> int | None:
+        return self.storage_used_bytes
+
+    @property
+    def total_bytes(self) -> int | None:
+        return self.storage_provisioned_bytes
+
 
 class ClusterReply(Wire):
     data: Cluster

@@ -49,6 +49,10 @@ class Volume(Wire):
         return self.state not in GONE_STATES
 
     @property
+    def attached(self) -> bool:
+        return bool(self.attached_machine_id or self.attached_alloc_id)
+
+    @property
     def total_bytes(self) -> int | None:
         """The size of its file system. Replies to mutations show 0 blocks: then it is not known."""
         return self.blocks * self.block_size if self.blocks and self.block_size else None
