@@ -57,6 +57,7 @@ _POLL_S = 5.0  # how often orders and approvals are looked for
 _LEAST_S = 1.0  # between two ticks, however often hooks ask for one
 _LAST_S = 3.0  # for messages that are under way when it is stopped
 _AT_ONCE = 8  # applies
+_DRILL_AGAIN_S = 3600.0  # before a drill that could not be run is tried again
 _SHOWN, _MOST_SHOWN = timedelta(days=7), 10  # runs on the page
 _NO_STATE = State("", {}, (), frozenset())
 
@@ -111,6 +112,7 @@ class Controller:
         self._probing: anyio.CancelScope | None = None
         self._busy: dict[str, Callable[[], None]] = {}  # what stops the act in a scope, before its next call
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
+        self._drills_from_s = -math.inf
         self._rates: Rates = {}  # all looks and applies keep to the platform's limits together
 
     async def run(self, *, once: bool = False) -> None:
@@ -379,7 +381,8 @@ class Controller:
     async def _begin_drills(self, tasks: TaskGroup, loaded: Loaded) -> None:
         with suppress(ReconcilerError):  # the next look tells
             state = await self._state.load(loaded.config, loaded.state_url)
-            if due(loaded.desired, state, (), self._clock.now()) and not self._stopped.is_set():
+            late = self._clock.monotonic() >= self._drills_from_s and not self._stopped.is_set()
+            if late and due(loaded.desired, state, (), self._clock.now()):
                 drilling = anyio.CancelScope()
                 self._busy[ONE_AT_A_TIME] = drilling.cancel
                 tasks.start_soon(self._drill, loaded, drilling)
@@ -397,6 +400,8 @@ class Controller:
                 options = Options(loaded.state_url, take_signals=False, rates=self._rates)
                 async with self._open(loaded, options) as project:
                     for ran in await run_drills(project, loaded.desired, on_executor=follow):
+                        if ran.result is None or ran.left is not None:
+                            self._drills_from_s = self._clock.monotonic() + _DRILL_AGAIN_S
                         passed = ran.result is not None and ran.result.passed
                         why = ran.result.why if ran.result is not None else f"not run: {ran.why}"
                         about = {"drill": str(ran.drill), "of": str(ran.of), "passed": passed, "why": why}
@@ -404,6 +409,7 @@ class Controller:
         except Locked:
             pass  # another one runs them
         except ReconcilerError as failure:
+            self._drills_from_s = self._clock.monotonic() + _DRILL_AGAIN_S
             self._tell("drill.refused", reason=reason_of(failure))
         finally:
             del self._busy[ONE_AT_A_TIME]

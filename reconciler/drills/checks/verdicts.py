@@ -9,7 +9,7 @@ from reconciler.drills.checks.model import Checked, Facts, Wanted
 MANY_ROWS = 1_000_001  # tables are counted up to here; a table of this very number may have many more
 FEW_ROWS = 100  # a smaller table may well shrink by more than half
 SLACK = timedelta(minutes=1)  # clocks differ
-QUIET = timedelta(days=1)  # a database without a change for longer, and an older backup, look alike
+QUIET = timedelta(days=3)  # a database without a change for longer, and an older backup, look alike
 _NAMED = 3  # objects that a detail names
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
 

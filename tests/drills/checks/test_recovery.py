@@ -6,7 +6,7 @@ from tests.drills.checks.restored import PASSWORD, ROLE, Restored, names
 from tests.providers.postgres import running_postgres, running_standby
 
 _ROLE = f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_read_all_data"
-_LONG = timedelta(hours=25)
+_LONG = timedelta(hours=73)
 
 
 async def test_a_server_says_what_its_recovery_ended_with() -> None:

@@ -10,7 +10,7 @@ from reconciler.drills.checks.verdicts import MANY_ROWS, Found, compare_rows, ju
 
 POINT = datetime(2026, 11, 26, 3, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
-_LONG = timedelta(hours=25)
+_LONG = timedelta(hours=73)
 
 
 @pytest.mark.parametrize(
