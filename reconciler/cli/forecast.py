@@ -1,6 +1,5 @@
 """`reconcile forecast`: what will be full, from the recorded looks."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.options import Moment
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, option, verb
-from reconciler.drift.acceptance import Accepted
 from reconciler.drift.outlook import outlooks, propose
 from reconciler.drift.outlook_page import outlook_page
 from reconciler.project.scopes import declared_in_focus, focused
@@ -45,8 +43,6 @@ def command(
     state, context = chosen.read(lambda store: store.load())
     resources = declared_in_focus(focused(desired, state.records))
     found = list(outlooks(state, resources, within))
-    written: Sequence[Accepted] = ()
-    if folder is not None:
-        written = propose(found, chosen.config.root, folder)
+    written = propose(found, chosen.config.root, folder) if folder is not None else ()
     emit(outlook_page(found, within, written, context), paged=True)
     return CHANGES if any(each.full is not None for each in found) else DONE

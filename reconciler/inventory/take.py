@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.core.context import Origin
 from reconciler.core.diagnostics import Diagnostic, Severity, error
@@ -20,7 +19,7 @@ from reconciler.importing.unmanaged import doubtful_objects, know
 from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson
 from reconciler.inventory.prices import Prices
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import HasDetails, Importable, Look, TakesSpace
+from reconciler.kinds.roles import Importable, Look, Restorable, TakesSpace
 from reconciler.manifests.load import Loaded
 from reconciler.project.identity import require_state
 from reconciler.project.looks import looks_at, record_looks, recorded_looks
@@ -28,10 +27,6 @@ from reconciler.project.project import Project, read_all
 
 _UNUSED = timedelta(days=7)  # so long our own looks must have seen a volume without a machine
 _GAP = timedelta(days=2)  # what nobody looked at for longer may have had one in between
-_OWNERS: Mapping[str, Literal["declared", "recorded"]] = {
-    **dict.fromkeys(("known", "meant"), "declared"),
-    "recorded": "recorded",
-}
 
 
 async def take_inventory(
@@ -109,21 +104,20 @@ async def _copies(
     project: Project, there: Sequence[Live]
 ) -> tuple[Mapping[tuple[str, str, str], CopiesJson], Sequence[Diagnostic]]:
     """The usable copies of each object, by a GET each; errors for those that cannot be read."""
-    reads: dict[Read, Live] = {}
+    reads: dict[Read, tuple[Live, Restorable]] = {}
     for live in there:
-        details = live.kind.role(HasDetails)
-        if details is not None and not live.item.bad_id:
+        role = live.kind.role(Restorable)
+        if role is not None and not live.item.bad_id:
             address = Address(live.kind.name, "-", live.place if live.kind.in_app else None)
-            reads |= dict.fromkeys(details.details(address, live.id, project.capabilities).values(), live)
+            details = role.details(address, live.id, project.capabilities)
+            reads |= dict.fromkeys(details.values(), (live, role))
     found, problems = dict[tuple[str, str, str], CopiesJson](), list[Diagnostic]()
 
     def take(read: Read, observation: Observation) -> None:
-        live = reads[read]
-        role = _role(live)
+        live, role = reads[read]
         if not observation.complete:
-            problems.append(
-                error("unreadable", f"cannot read {role.copies}s of {live}: {observation.problem}")
-            )
+            what = f"cannot read {role.copies}s of {live}: {observation.problem}"
+            problems.append(error("unreadable", what))
             return
         made = [one for item in observation.objects if (one := role.copied(item)) is not None]
         times = [at for at, _ in made]
@@ -135,34 +129,25 @@ async def _copies(
     return found, problems
 
 
-def _role(live: Live) -> TakesSpace:
-    role = live.kind.role(TakesSpace)
-    assert role is not None
-    return role
-
-
 def _item(
     live: Live, look: Look, known: Known, copies: CopiesJson | None, since: datetime | None
 ) -> ItemJson:
     declared = live.kind.declare(live.item, live.place, known.given(live))
-    left_out = known.left_out(live, declared)
-    owner = known.owner(live)
+    sizes = {name: value for name, value in asdict(look).items() if name != "at"}
+    left_out, owner = known.left_out(live, declared), known.owner(live)
     return ItemJson(
         kind=live.kind.name,
         id=live.id,
         name=live.item.name,
         place=declared.place,
-        owner=_OWNERS[left_out.why] if left_out is not None else "undeclared",
+        owner="undeclared" if not left_out else "recorded" if left_out.why == "recorded" else "declared",
         address=str(owner) if owner is not None else None,
         why=left_out.reason if left_out is not None else "",
         region=live.item.region,
         plan=getattr(live.item, "plan", None),
-        size_gb=look.size_gb,
-        used_bytes=look.used_bytes,
-        total_bytes=look.total_bytes,
-        attached=look.attached,
         detached_since=since,
         copies=copies,
+        **sizes,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationInfo, create_model
 from pydantic_core import PydanticKnownError
 
-from reconciler.core.model import ALERT_AT, Deletion, Grow, Ignore, Lifecycle
+from reconciler.core.model import Deletion, Ignore, Lifecycle
 from reconciler.core.percents import Percent
 from reconciler.core.spans import SpanText
 from reconciler.core.wire import ID
@@ -87,25 +87,11 @@ def ignores_of(items: Sequence[IgnoredField]) -> tuple[Ignore, ...]:
 API_VERSION = "reconciler/v1"
 
 
-_RECORDED = frozenset(Lifecycle.__struct_fields__)
-
-
 class _Block(Spec):
-    def objectives(self) -> Mapping[str, int]:
-        """Return the objectives that a manifest sets itself: they win over those of policies."""
-        alert_at = getattr(self, ALERT_AT, None)
-        return {ALERT_AT: alert_at} if alert_at is not None else {}
-
-    def growth(self) -> Grow | None:
-        """Return how it grows, where it does."""
-        grow = getattr(self, "grow", None)
-        return Grow(**grow.model_dump()) if grow is not None else None
-
     def lifecycle(self) -> Lifecycle:
         """Return the lifecycle: written fields, and defaults for others and those that the kind lacks."""
-        given: dict[str, Any] = {
-            name: getattr(self, name) for name in type(self).model_fields if name in _RECORDED
-        }
+        recorded = Lifecycle.__struct_fields__
+        given: dict[str, Any] = {name: getattr(self, name) for name in recorded if hasattr(self, name)}
         if "deletion" in given:
             given["deletion"] = Deletion(given["deletion"])
         if "snapshot_before" in given:
