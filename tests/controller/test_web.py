@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from reconciler.controller.status import ScopeStatus, Seen, Status, View
 from reconciler.controller.web import application, serve
 from reconciler.core.listening import listening_at
+from reconciler.drills.results import Result
 from reconciler.kinds.roles import Look
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,6 +38,7 @@ VIEW = View(
             owed_since=AT,
             questions=1,
             due={(DATA, "snapshot_max_age_h"): AT},
+            proven={DATA: Result(AT, True, recovery_s=720.0, lost_s=240.0)},
             fills={DATA: Look(AT, 10, 2**33, 10 * 2**30), "Volume/shop/new": Look(AT, 10)},
         )
     },
@@ -76,6 +78,9 @@ def test_metrics_say_what_is_known_of_each_scope() -> None:
             "shop",
             "snapshot_max_age_h",
         ): AT.timestamp(),
+        ("reconciler_drill_last_success_timestamp_seconds", "Volume/shop/data", "shop"): AT.timestamp(),
+        ("reconciler_drill_recovery_seconds", "Volume/shop/data", "shop"): 720,
+        ("reconciler_drill_lost_seconds", "Volume/shop/data", "shop"): 240,
         ("reconciler_object_used_bytes", "Volume/shop/data", "shop"): 2**33,
         ("reconciler_object_total_bytes", "Volume/shop/data", "shop"): 10 * 2**30,
         ("reconciler_suspended_scopes",): 1,
