@@ -19,7 +19,7 @@ _GROUPS = frozenset({"state", "secret", "extension", "provider", "policy", "cont
 _ON_STATE = frozenset(
     {
         *("plan", "apply", "drift", "forecast", "import", "show", "resolve", "state", "extension"),
-        *("doctor", "history", "approve", "bundle", "undo", "controller", "inventory"),
+        *("doctor", "history", "approve", "bundle", "undo", "controller", "inventory", "drill"),
     }
 )
 _ON_STATE_TOO = frozenset({("secret", "fingerprint"), ("policy", "backtest")})

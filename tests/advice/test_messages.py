@@ -336,6 +336,9 @@ SITUATIONS: dict[Situation, Sequence[str]] = {  # with the codes that their text
     a_change_waits_for_a_window: ("window-closed",),
 }
 TYPED_BY_OTHER_TESTS = {
+    "drill-failed": "it takes a drill that failed: tests/cli/test_drills.py",
+    "drill-overdue": "it advises the drill of `drill-failed`",
+    "not-recoverable": "it advises a drill, or to sign: tests/drills/test_gate.py",
     "older-objects": "it takes a state that is younger than its platform: tests/cli/test_state_missing.py",
     "rekey-unfinished": "it takes a killed `state rekey` of a shared state: tests/state/encryption",
     "source-rewritten": "it takes a controller and a remote: tests/cli/test_controller.py",

@@ -175,6 +175,7 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
         "Volume",
         "volume-attached",
         "volume-failed",
+        "volume-filling",
         "volume-shrink",
     ]
     assert completed("explain", "Volume.s") == [

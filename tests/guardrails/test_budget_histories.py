@@ -78,7 +78,7 @@ def by_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seeds"),
     [
         (without_unknown_outcomes, (0, 14)),
-        (by_the_start_of_the_run, (13,)),
+        (by_the_start_of_the_run, (48,)),
         (without_the_reservations_of_others, (0, 3)),
     ],
 )

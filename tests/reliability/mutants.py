@@ -454,8 +454,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "an inferred object may be deleted",
         DECIDE,
-        "    if record.inferred:\n        adopt",
-        "    if False:\n        adopt",
+        "    elif record.inferred:\n        adopt",
+        "    elif False:\n        adopt",
     ),
     _mutant(
         "what is missing is made again",
@@ -490,8 +490,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a smaller size is sent as an extend",
         VOLUME,
-        "Effect.GROW) if live < want else None",
-        "Effect.GROW) if live != want else None",
+        "    if live < want:\n",
+        "    if live != want:\n",
     ),
     _mutant(
         "no snapshot is taken before an extend",

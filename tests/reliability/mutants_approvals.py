@@ -265,7 +265,7 @@ APPROVALS: tuple[Mutant, ...] = (
         "the journal is not told which approvals a run uses",
         f"{APPLIED}::test_the_journal_has_them_whole_before_the_first_intent",
         RECORDER,
-        'used = {"approvals": list(approvals)} if approvals else {}',
+        'used: dict[str, Any] = {"approvals": list(approvals)} if approvals else {}',
         "used: dict[str, Any] = {}",
     ),
     _tested(

@@ -152,7 +152,7 @@ SLIPS: dict[str, tuple[Any, str]] = {
     "a text for a truth": (of("volumes", encrypted="yes"), "volumes[0].encrypted: must be true or false"),
     "a number for a text": (
         of("clusters", pg_major_version=16),
-        "clusters[0].pg_major_version: must be one of 16, 17",
+        "clusters[0].pg_major_version: must be text",
     ),
     "a text for a mapping": (
         of("clusters", organization="acme"),

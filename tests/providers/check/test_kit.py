@@ -121,7 +121,7 @@ DEFECTS: dict[str, tuple[Callable[[Patch], Plain], str]] = {
         "refusals: DELETE signed for another resource",
     ),
     "takes any time": (
-        lambda patch: patched(patch, signing, "check_time", lambda *_, **__: None),
+        lambda patch: patched(patch, signing, "_check_time", lambda *_, **__: None),
         "refusals: POST signed too early",
     ),
     "takes any secret": (
