@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.approvals.rules import Authority, Rule, Said
-from reconciler.core.diagnostics import IN_FLIGHT, Severity
 from reconciler.core.errors import Locked, ReconcilerError, Refused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.drift.find import find_drift
@@ -314,17 +313,6 @@ async def test_every_other_plan_names_what_was_left_and_leaves_it(stage: Stage) 
     assert [change.address for change in found.plan.changes] == []
     await stage.apply(VOLUME)
     assert stage.line.mutations == []
-
-
-async def test_a_call_of_a_killed_drill_whose_outcome_is_open_asks_nobody(stage: Stage) -> None:
-    await of_cluster(stage)
-    await killed(stage, CLUSTER, "POST")
-    plan = await make_plan(project_of(stage), desired(stage, CLUSTER))
-    (problem,) = plan.diagnostics
-    assert (problem.code, problem.severity) == (IN_FLIGHT, Severity.WARNING)
-    assert "drill-weekly-" in problem.message
-    assert problem.help is not None
-    assert "`reconcile drill`" in problem.help
 
 
 async def test_it_is_not_taken_for_a_renamed_or_new_resource(stage: Stage) -> None:
