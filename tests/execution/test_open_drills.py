@@ -1,4 +1,4 @@
-"""What a plan says of the open call of a drill that was killed: the next drill finds out, and nobody is asked."""
+"""What a plan says of the open call of a killed drill: the next drill finds out, and nobody is asked."""
 
 from reconciler.core.diagnostics import IN_FLIGHT, Severity
 from reconciler.project.plan import make_plan
