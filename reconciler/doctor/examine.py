@@ -175,8 +175,12 @@ class _Doctor:
                 found = [fine("objects", "none is recorded")]
                 if state.records:
                     drift = await find_drift(project, desired)
-                    proven = [f"{proof.of}: {proof.proven(self.clock.now())}" for proof in drift.proofs]
-                    found = [check_objects(drift), *([fine("drills", "; ".join(proven))] if proven else ())]
+                    now = self.clock.now()
+                    proven = [
+                        f"{proof.of}: {proof.missing(now) or proof.proven(now)}" for proof in drift.proofs
+                    ]
+                    said = suspicious if any(proof.missing(now) for proof in drift.proofs) else fine
+                    found = [check_objects(drift), *([said("drills", "; ".join(proven))] if proven else ())]
                 older = await older_objects(project, desired.by_address)
         except ReconcilerError as failure:
             return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]

@@ -221,6 +221,8 @@ def shown_drills(state: State, address: Address, now: datetime) -> Sequence[Mapp
 
 def with_proofs(plan: Plan, proofs: Iterable[Proof], now: datetime) -> Plan:
     """`plan`, whose deletes say how much goes, and what a drill has proven of it."""
+    if all(change.impact is not Impact.DATA_LOSS for change in plan.changes):
+        return plan
     proven = {proof.of: f"; {proof.proven(now)}" for proof in proofs}
     sizes = {step.address: step.uses.get("gb_deleted") for step in plan.steps}
     return replace(

@@ -122,6 +122,7 @@ def test_a_failed_drill_is_drift_and_gates_the_delete(here: Project, able: Sandb
     assert here.json("drill", WEEKLY, code=1).json["drills"][0]["passed"] is False
     able.switch(cluster_outcome="ready")
     assert f"warning[drill-failed]: `{address}`" in here.run("drift", code=2).err
+    assert f"warning  drills: {address}: its last drill failed" in here.run("doctor", code=None).out
     here.write(volume(able.app("rest")))
     here.remove("manifests/drill.yaml")
     assert "warning[not-recoverable]" in here.run("plan").err

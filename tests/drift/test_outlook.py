@@ -114,7 +114,9 @@ def test_proposals_are_written_where_the_manifests_stand(tmp_path: Path) -> None
     before = (tmp_path / "manifests/a.yaml").read_text()
     found = [foretold(resources[0], LINE), foretold(resources[1], [*LINE, 82, 84])]
     assert [each.proposed.value for each in found if each.proposed] == [208, 208]
-    found[1] = replace(found[1], proposed=replace(found[1].proposed, value=250))  # type: ignore[type-var]
+    second = found[1].proposed
+    assert second is not None
+    found[1] = replace(found[1], proposed=replace(second, value=250))
     (wrote,) = propose(found, tmp_path, tmp_path / "pull/request")
     assert (wrote.path, wrote.before, wrote.after) == ("size_gb.min", 10, 250)
     text = (tmp_path / "pull/request/manifests/a.yaml").read_text()

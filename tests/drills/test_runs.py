@@ -462,3 +462,17 @@ def test_a_backup_that_failed_is_passed_over_for_the_one_before_it() -> None:
         ClusterBackup(id="failed", status="failed", finished_at="2026-03-01T13:00:00Z"),
     ]
     assert [each.id for each in backups if each.usable_from is not None] == ["good"]
+
+
+async def test_a_cluster_that_was_restored_itself_can_be_drilled_without_an_approval(stage: Stage) -> None:
+    """Only its own source, which the drill's plan is not about, would tell which list shows the copy."""
+    await of_cluster(stage)
+    (backup,) = stage.call("GET", f"/v1/postgres/{(await stage.record(ORDERS)).id}/backups", {})["data"]
+    copy = (
+        "---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: copy}\n"
+        f"spec: {{restore: {{from: orders, backup_id: {backup['id']}}}}}\n"
+    )
+    await stage.apply(cluster() + copy)
+    await stage.time.sleep(3600)
+    (ran,) = await drilled(stage, cluster() + copy + drill("PostgresCluster/copy"), WEEKLY)
+    assert (ran.result is not None and ran.result.passed) is True, ran.why
