@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import TO_APPROVE, Action, Address, Change, Resource, is_scratch
+from reconciler.core.model import TO_APPROVE, Action, Address, Change, Resource
 from reconciler.core.steps import Plan
 from reconciler.execution.decisions import recall, remember
 from reconciler.kinds import find_kinds
@@ -49,7 +49,7 @@ def creates_to_approve(
         address
         for address in _made(plan)
         if address not in state.records
-        and not is_scratch(address, resources, state.records)
+        and not (address in resources and resources[address].lifecycle.scratch)
         and str(address) not in recall(state, NOT_CREATED)
         and not _is_listed(address, resources, capabilities)
     )

@@ -31,7 +31,7 @@ from reconciler.approvals.rules import (
 )
 from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, has_errors, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
-from reconciler.core.model import Address, Resource, StateRecord, is_scratch
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.execution.decisions import Content, recall, remember
 from reconciler.guardrails.files import require_limits
@@ -102,11 +102,11 @@ class Terms(Struct, frozen=True):
     @property
     def scratch(self) -> frozenset[Address]:
         """The addresses of what drills restore into: nobody has to approve what is done to them."""
-        return frozenset(
-            change.address
+        found = {
+            change.address: self.resources.get(change.address) or self.state.records.get(change.address)
             for change in self.plan.changes
-            if is_scratch(change.address, self.resources, self.state.records)
-        )
+        }
+        return frozenset(address for address, known in found.items() if known and known.lifecycle.scratch)
 
     @property
     def by_agent(self) -> bool:

@@ -46,7 +46,7 @@ def command(
     ran = run_watched(work)
     documents = [_document(one) for one in ran]
     text = "".join(map(_text, ran)) or "No drill is due.\n"
-    failed = [one for one in ran if one.result is None or not one.result.passed]
+    failed = [one for one in ran if not one.passed]
     problems = [error(DRILL_FAILED, f"`{one.of}`: {_why(one)}", about=(one.of,)) for one in failed]
     emit(Page(document={"drills": documents}, text=text, diagnostics=tuple(problems)))
     return FAILED if failed else DONE
@@ -54,7 +54,6 @@ def command(
 
 def _document(ran: Ran) -> dict[str, Any]:
     result = to_builtins(ran.result) if ran.result is not None else {"why": ran.why}
-    result.pop("facts", None)
     left = str(ran.left) if ran.left is not None else None
     return {"drill": str(ran.drill), "of": str(ran.of), "ran": ran.result is not None, "left": left, **result}
 

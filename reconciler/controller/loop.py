@@ -402,10 +402,9 @@ class Controller:
                     for ran in await run_drills(project, loaded.desired, on_executor=follow):
                         if ran.result is None or ran.left is not None:
                             self._drills_from_s = self._clock.monotonic() + _DRILL_AGAIN_S
-                        passed = ran.result is not None and ran.result.passed
                         why = ran.result.why if ran.result is not None else f"not run: {ran.why}"
-                        about = {"drill": str(ran.drill), "of": str(ran.of), "passed": passed, "why": why}
-                        self._tell("drill.ended", **about)
+                        about = {"drill": str(ran.drill), "of": str(ran.of), "passed": ran.passed}
+                        self._tell("drill.ended", **about, why=why)
         except Locked:
             pass  # another one runs them
         except ReconcilerError as failure:

@@ -98,6 +98,11 @@ class Lifecycle(Saved, frozen=True):
     restart: Literal["ask", "auto"] = "ask"
     restart_within: str | None = None
 
+    @property
+    def scratch(self) -> bool:
+        """Whether the object is what a drill restores into."""
+        return self.deletion is Deletion.SCRATCH
+
 
 class Reference(NamedTuple):
     """A reference to the resource `address`, at the path `span_path` of a manifest.
@@ -269,14 +274,6 @@ class Observation(Struct, frozen=True):
     at: datetime
     problem: str = ""
     cause: str = ""
-
-
-def is_scratch(
-    address: Address, resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
-) -> bool:
-    """Whether the object is what a drill restores into, as the resource or the record says."""
-    known = resources.get(address) or records.get(address)
-    return known is not None and known.lifecycle.deletion is Deletion.SCRATCH
 
 
 def owing(record: StateRecord, owed: Obligation) -> StateRecord:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
@@ -23,10 +23,10 @@ from reconciler.core.model import Address, FieldChange, Impact, Resource, StateR
 from reconciler.core.spans import parse_span
 from reconciler.core.steps import Plan
 from reconciler.core.words import in_words
-from reconciler.drills.checks.model import Checked
+from reconciler.drills.checks.model import Checked, Facts
 from reconciler.execution.decisions import Actor, Content, Renewal, recall, remember
 from reconciler.planning.declared import Desired
-from reconciler.policies.drill import RestoreDrillSpec, drilled
+from reconciler.policies.drill import RestoreDrillSpec, declared_drills
 from reconciler.state.store import State, Store
 
 _NOTE = "drill:"  # begins the name of the note of each drill
@@ -39,8 +39,7 @@ class Result(Struct, frozen=True, omit_defaults=True):
     `at`: when it began. `id`: of the object that it is about. `copy`: what was restored. `recovery_s`:
     seconds until the object was ready. `point`: the newest time of the data that was promised,
     `recovery_point` that was found; `lost_s`: how much older the data was than the platform's clock, in
-    seconds. `facts`: what later drills compare with; only the last good one keeps them. What is not known is
-    None.
+    seconds. What is not known is None.
     """
 
     at: datetime
@@ -54,7 +53,6 @@ class Result(Struct, frozen=True, omit_defaults=True):
     lost_s: float | None = None
     size_bytes: int | None = None
     checks: tuple[Checked, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown(self) -> str:
@@ -68,7 +66,8 @@ class Proof(Struct, frozen=True):
     """What the drill `drill` proves of the object `of`. `results`: newest first.
 
     `since`: since when a drill could have run. `max_age`: the stricter one of what is declared and what was
-    declared at the last drill. `within`: None where no manifest asks for it any more.
+    declared at the last drill. `declared`: None where no manifest asks for it any more. `facts`: what its
+    next one is compared with.
     """
 
     drill: Address
@@ -76,8 +75,8 @@ class Proof(Struct, frozen=True):
     results: tuple[Result, ...]
     since: datetime
     max_age: timedelta
-    within: timedelta | None = None
-    schedule: str | None = None
+    declared: RestoreDrillSpec | None = None
+    facts: Facts | None = None
 
     @property
     def newest(self) -> Result | None:
@@ -85,15 +84,14 @@ class Proof(Struct, frozen=True):
 
     @property
     def good(self) -> Result | None:
-        """The last one that passed."""
-        return next((result for result in self.results if result.passed), None)
+        return _good(self.results)
 
     def due(self, now: datetime) -> bool:
         """Whether the schedule asks for a drill now."""
-        if self.schedule is None:
+        if self.declared is None or self.declared.schedule is None:
             return False
         began = self.newest.at if self.newest is not None else self.since
-        at = first_after(began, self.schedule, UTC)
+        at = first_after(began, self.declared.schedule, UTC)
         return at is not None and at <= now
 
     def overdue(self, now: datetime) -> bool:
@@ -116,29 +114,32 @@ class Proof(Struct, frozen=True):
         return f"last proven restore {ago} ago, {self.good.shown}"
 
 
+def _good(results: Iterable[Result]) -> Result | None:
+    """The last one that passed."""
+    return next((result for result in results if result.passed), None)
+
+
 class _Kept(Struct, frozen=True, omit_defaults=True):
-    """What the state keeps of one object of a drill."""
+    """What the state keeps of one object of a drill. `facts`: those of the last good one."""
 
     max_age: str
     results: tuple[Result, ...] = ()
+    facts: Facts | None = None
 
 
-def _kept(note: Content) -> Mapping[Address, _Kept]:
-    return {Address.parse(name): convert(content, _Kept) for name, content in note.items()}
-
-
-async def remember_result(store: Store, actor: Actor, drill: Resource, of: Address, result: Result) -> None:
-    """Keep `result` in the state: what a bundle of the journal shows, too."""
+async def remember_result(
+    store: Store, actor: Actor, drill: Resource, of: Address, result: Result, facts: Facts | None = None
+) -> None:
+    """Keep `result` in the state: what a bundle of the journal shows, too. `facts`: of what was looked at."""
 
     def new(note: Content) -> Content:
-        known = _kept(note).get(of)
-        older = known.results if known is not None else ()
-        good = result if result.passed else next((one for one in older if one.passed), None)
-        results = [_without_facts(one) if one is not good else one for one in (result, *older)]
-        kept = _Kept(drill.spec.max_age, tuple(results[:_KEPT]))
-        if good is not None and good not in kept.results:
-            kept = _Kept(kept.max_age, (*kept.results[:-1], good))
-        return {**note, str(of): to_builtins(kept)}
+        known = convert(note.get(str(of), {"max_age": ""}), _Kept)
+        results = (result, *(one for one in known.results if one.id == result.id))
+        good, kept = _good(results), results[:_KEPT]
+        if good is not None and good not in kept:
+            kept = (*kept[:-1], good)
+        compared = facts if good is result else known.facts
+        return {**note, str(of): to_builtins(_Kept(drill.spec.max_age, kept, compared))}
 
     await remember(store, actor, f"{_NOTE}{drill.address.name}", new)
 
@@ -149,12 +150,10 @@ def declared_notes(desired: Desired, state: State, *, whole: bool) -> Mapping[st
     `whole`: what is not declared any more is forgotten.
     """
     declared: dict[str, dict[str, Content]] = {}
-    for drill in desired.policies:
-        if isinstance(drill.spec, RestoreDrillSpec):
+    for drill, of in declared_drills(desired.policies, desired.resources):
+        if of.address in state.records:
             known = declared.setdefault(f"{_NOTE}{drill.address.name}", {})
-            for resource in drilled(drill, desired.resources):
-                if resource.address in state.records:
-                    known[str(resource.address)] = to_builtins(_Kept(drill.spec.max_age))
+            known[str(of.address)] = to_builtins(_Kept(drill.spec.max_age))
     noted = [name for name in state.remembered if name.startswith(_NOTE)]
     return {name: partial(_declared, now=declared.get(name, {}), whole=whole) for name in (*declared, *noted)}
 
@@ -163,25 +162,17 @@ def _declared(note: Content, now: Mapping[str, Content], *, whole: bool) -> Cont
     return {**now, **{of: kept for of, kept in note.items() if not whole or of in now}}
 
 
-def _without_facts(result: Result) -> Result:
-    return replace(result, facts={}) if result.facts else result
-
-
-def proofs(policies: Iterable[Resource], resources: Iterable[Resource], state: State) -> Sequence[Proof]:
+def proofs(policies: Iterable[Resource], resources: Sequence[Resource], state: State) -> Sequence[Proof]:
     """What declared drills prove of each recorded object, and what remembered ones without a manifest do."""
-    drills = [drill for drill in policies if isinstance(drill.spec, RestoreDrillSpec)]
-    if not drills and not any(name.startswith(_NOTE) for name in state.remembered):
-        return ()
-    resources = list(resources)
-    declared = {
-        (drill.address, resource.address): drill for drill in drills for resource in drilled(drill, resources)
-    }
-    places = {(address.kind, record.id): address for address, record in state.records.items()}
+    declared = {(drill.address, of.address): drill.spec for drill, of in declared_drills(policies, resources)}
+    notes = [name for name in state.remembered if name.startswith(_NOTE)]
+    ids = {(address.kind, record.id): address for address, record in state.records.items()} if notes else {}
     kept: dict[tuple[Address, Address], list[_Kept]] = {}
-    for name in (name for name in state.remembered if name.startswith(_NOTE)):
-        for of, known in _kept(recall(state, name)).items():
+    for name in notes:
+        for text, content in recall(state, name).items():
+            of, known = Address.parse(text), convert(content, _Kept)
             # What has got another address since is still known by its id.
-            at = next((places[key] for old in known.results if (key := (of.kind, old.id)) in places), of)
+            at = next((ids[key] for old in known.results if (key := (of.kind, old.id)) in ids), of)
             kept.setdefault((Address("RestoreDrill", name.removeprefix(_NOTE)), at), []).append(known)
     return [
         _proof(drill, state.records[of], declared.get((drill, of)), kept.get((drill, of), ()))
@@ -190,20 +181,14 @@ def proofs(policies: Iterable[Resource], resources: Iterable[Resource], state: S
     ]
 
 
-def _proof(name: Address, record: StateRecord, drill: Resource | None, kept: Sequence[_Kept]) -> Proof:
+def _proof(name: Address, record: StateRecord, spec: RestoreDrillSpec | None, kept: Sequence[_Kept]) -> Proof:
     kept = sorted(kept, key=lambda each: [result.at for result in each.results[:1]], reverse=True)
-    ages = [each.max_age for each in kept[:1]]
-    ages += [drill.spec.max_age] if drill is not None else []
-    return Proof(
-        name,
-        record.address,
-        # Those of an older object at this address prove nothing.
-        tuple(result for each in kept for result in each.results if result.id == record.id),
-        record.created_at,
-        min(map(parse_span, ages)),
-        parse_span(drill.spec.recover_within) if drill is not None else None,
-        drill.spec.schedule if drill is not None else None,
-    )
+    ages = [each.max_age for each in kept[:1]] + ([spec.max_age] if spec is not None else [])
+    # Those of an older object at this address prove nothing.
+    results = tuple(result for each in kept for result in each.results if result.id == record.id)
+    good, max_age = _good(results), min(map(parse_span, ages))
+    facts = next((each.facts for each in kept if good in each.results), None)
+    return Proof(name, record.address, results, record.created_at, max_age, spec, facts)
 
 
 def shown_drills(state: State, address: Address, now: datetime) -> Sequence[Mapping[str, Any]]:
@@ -212,7 +197,7 @@ def shown_drills(state: State, address: Address, now: datetime) -> Sequence[Mapp
         {
             "drill": proof.drill.name,
             "proven": proof.proven(now),
-            "results": [to_builtins(_without_facts(result)) for result in proof.results],
+            "results": to_builtins(proof.results),
         }
         for proof in proofs((), (), state)
         if proof.of == address
@@ -242,7 +227,7 @@ def findings(proofs: Iterable[Proof], now: datetime) -> Iterator[Diagnostic]:
     Without a manifest, nobody asks for it any more.
     """
     for proof in proofs:
-        if proof.within is None:
+        if proof.declared is None:
             continue
         newest, good, run = proof.newest, proof.good, command("drill", proof.drill)
         whose, help = f"`{proof.of}`: the drill `{proof.drill.name}`", f"run `{run}`"
@@ -252,7 +237,8 @@ def findings(proofs: Iterable[Proof], now: datetime) -> Iterator[Diagnostic]:
         if proof.overdue(now):
             message = f"{whose} is overdue: {proof.proven(now)}"
             yield warning(DRILL_OVERDUE, message, help=help, advice=(run,), about=(proof.of,))
-        took_s, within_s = good.recovery_s if good is not None else None, proof.within.total_seconds()
+        within_s = parse_span(proof.declared.recover_within).total_seconds()
+        took_s = good.recovery_s if good is not None else None
         if took_s is not None and took_s > within_s:
             yield warning(
                 RECOVERY_SLOWER,
@@ -278,13 +264,12 @@ def _lowers(field: FieldChange) -> bool:
     return field.path == "snapshot_retention" and (field.before or 0) > (field.after or 0)
 
 
-def not_recoverable(proof: Proof, now: datetime, *, asks: bool) -> Diagnostic:
-    """The refusal of a change. `asks`: nobody could sign yet."""
+def not_recoverable(proof: Proof, now: datetime) -> Diagnostic:
+    """The refusal of a change."""
     drill, plan = command("drill", proof.drill), command("plan", "--out", "FILE")
     approve = command("approve", "FILE", "--reason", "TEXT")
-    report = warning if asks else error
-    first = "" if proof.within is not None else f"declare `{proof.drill}` again; "
-    return report(
+    first = "" if proof.declared is not None else f"declare `{proof.drill}` again; "
+    return error(
         NOT_RECOVERABLE,
         f"`{proof.of}` could perhaps not be brought back: {proof.missing(now)}",
         help=f"{first}prove that it can be restored with `{drill}`; or let somebody sign exactly this plan: "

@@ -10,7 +10,7 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import Locked
-from reconciler.core.model import Address, Deletion, Obligation, StateRecord, owing
+from reconciler.core.model import Address, Obligation, StateRecord, owing
 from reconciler.core.reporter import Reporter
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
@@ -154,7 +154,7 @@ async def overlay(
             made = intent.settled_record(opened.address, record, settlement.id, opened.at)
             if made is not None:
                 records[opened.address] = made
-        elif undecided is None and _is_of_drill(intent):  # also where one list does not show it
+        elif undecided is None and intent.lifecycle.scratch:  # also where one list does not show it
             questions[opened.address] = _sent_meanwhile(opened, intent)
         elif settlement.kind == "undecided":
             questions[opened.address] = describe(opened, intent, settlement.why, later=settlement.unread)
@@ -222,7 +222,7 @@ def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime
 
 def _sent_meanwhile(opened: JournalEntry, intent: Intent) -> Diagnostic:
     """The diagnostic for a call that the next run settles: of a sender that died, or of a drill."""
-    again = command("drill" if _is_of_drill(intent) else "apply")
+    again = command("drill" if intent.lifecycle.scratch else "apply")
     return warning(
         IN_FLIGHT,
         f"another run sent {intent.method} {intent.path} for `{opened.address}` at "
@@ -230,11 +230,6 @@ def _sent_meanwhile(opened: JournalEntry, intent: Intent) -> Diagnostic:
         help=f"no decision is needed: run `{again}` again, which finds out what became of it",
         advice=(again,),
     )
-
-
-def _is_of_drill(intent: Intent) -> bool:
-    """Whether the call is about what a drill restores into, whose name is given once: nobody is asked."""
-    return intent.lifecycle.deletion is Deletion.SCRATCH
 
 
 async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.errors import Down, PlatformError, TransportError
 from reconciler.core.lookup import matching, possible
-from reconciler.core.model import Deletion, Observation
+from reconciler.core.model import Observation
 from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
@@ -63,8 +63,7 @@ def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
     """
     if not found:
         return Settlement("not_landed")
-    scratch = intent.lifecycle.deletion is Deletion.SCRATCH
-    may_infer = limits.adopt_inferred or not intent.creates or scratch
+    may_infer = limits.adopt_inferred or not intent.creates or intent.lifecycle.scratch
     if len(found) == 1 and may_infer and matching(intent.match or {}, found) and _is_free(intent, found[0]):
         return Settlement("landed", found[0].id)
     return _undecided(item.id for item in found)

@@ -7,7 +7,6 @@ may be sent again; `wait_only` sends nothing.
 from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, Unpack
 
-from reconciler.core.model import Deletion
 from reconciler.core.steps import (
     Call,
     Condition,
@@ -128,10 +127,9 @@ def delete(
         there = Condition("present", any_of=(False,))
         gone = Wait(read, there, DELETE_LAG_S, item, or_gone=True, every_s=every_s)
     names = {"names": [*names_of(subject), *snapshots], "copy_of": [*copy_of]}
-    if subject.lifecycle.deletion is Deletion.SCRATCH:
-        uses: Uses = {}  # no budget keeps a drill from removing its own object
-    else:
-        uses = {"deletes": 1, **_gb_deleted(subject), **names}
+    uses: Uses = {"deletes": 1, **_gb_deleted(subject), **names}
+    if subject.lifecycle.scratch:
+        uses = {}  # no budget keeps a drill from removing its own object
     return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone, uses=uses)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
-from reconciler.core.model import Address, Resource, StateRecord, is_scratch
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
@@ -164,7 +164,7 @@ def _hindrance(
             entry.span("spec", "from"),
             help="settle that call first, as the other message says",
         )
-    if is_scratch(source, {}, records):
+    if record.lifecycle.scratch:
         return error(
             "move-conflict",
             f"{source} is what a drill has made, and deletes again",

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, as_warning, error
-from reconciler.core.model import Action, Address, Resource, StateRecord, is_scratch, owed_work
+from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Decision, Kind, Subject
 from reconciler.kinds.roles import (
@@ -166,19 +166,15 @@ class Deciding:
             self._take_unplanned(seen)
         elif subject.resource is None:
             self._note_gone(seen)
-            if self._is_scratch(address) and str(address) not in (self._request.approved_deletes or ()):
+            if subject.lifecycle.scratch and str(address) not in (self._request.approved_deletes or ()):
                 self._add(seen, left_by_a_drill())
-                return
-            left = decide_left(seen.kind, subject, listed=seen.listed, now=self._request.context.at)
-            self._add(seen, left)
+            else:
+                now = self._request.context.at
+                self._add(seen, decide_left(seen.kind, subject, listed=seen.listed, now=now))
         elif not seen.listed or holds_secrets(seen.kind):
             self._last[address] = seen
         else:
             self._add(seen, self._decide(seen))
-
-    def _is_scratch(self, address: Address) -> bool:
-        """Whether the object is what a drill restored into: only drills are about it."""
-        return is_scratch(address, {}, self._request.records)
 
     def finish(self, fingerprints: Fingerprints, unreadable: Collection[Address] = ()) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read.
@@ -315,8 +311,8 @@ class Deciding:
         if record is None or may_be_invisible(record, self._request.context.at):
             return
         if seen.subject.resource is None:
-            # Nothing is ever sent about what is kept.
-            counts = seen.subject.to_delete and not self._is_scratch(record.address)
+            # Nothing is ever sent about what is kept, and only drills are about what they have made.
+            counts = seen.subject.to_delete and not record.lifecycle.scratch
         else:
             counts = seen.kind.remake_missing or not is_remade(seen.kind, seen.subject)
         if counts:
@@ -389,7 +385,7 @@ class Deciding:
             *(address for address in bound if address not in answered | self._gone),
             *(record.address for record in self._subjects.outside if record.address not in away),
         ]
-        left = [address for address in left if not self._is_scratch(address)]
+        left = [address for address in left if not request.records[address].lifecycle.scratch]
         resources, other_manifests = self._subjects.resources, request.other_manifests
         found = find_renames(
             request.kinds, builder.changes, resources, request.records, left, other_manifests

@@ -4,6 +4,7 @@ The policy owns nothing: what a drill makes is recorded under an address of its 
 (`core.model.SCRATCH_NAME`).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,14 +22,23 @@ from reconciler.kinds.manifest import TEXT_PATTERN, Locate, Spec
 from reconciler.kinds.roles import NamesResources, Restorable, SendsSecret
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.policies.base import Policy, app_trait, kind_trait, label_trait, traits
-from reconciler.policies.expect import parse_expect
 
 _DISTINCT = 63 - len("drill-") - 9  # the longest name that leaves room for the rest of the scratch object's
+_VALUE = r"(?:-?[0-9]+(?:\.[0-9]+)?|'(?:[^'\\]|'')*'|true|false)"
+_COMPARISON = re.compile(
+    rf"(?:<=|>=|!=|<>|==|=|<|>)\s*{_VALUE}|between\s+{_VALUE}\s+and\s+{_VALUE}", re.IGNORECASE
+)
 
 
-def _comparison(text: str) -> str:
-    parse_expect(text)
-    return text
+def parse_expect(text: str) -> str:
+    """Return the comparison as SQL writes it behind a column. ValueError says how to write one."""
+    comparison = text.strip()
+    if not _COMPARISON.fullmatch(comparison):
+        raise ValueError(
+            f"`{text}` is not a comparison: write an operator and a number, true, false or a text in single "
+            "quotes (without a backslash), such as `> 1000`, `= 'ok'` or `between 1 and 5`"
+        )
+    return comparison.removeprefix("=") if comparison.startswith("==") else comparison
 
 
 class Before(Spec):
@@ -69,7 +79,7 @@ class Check(Spec):
     """A query whose one value is compared. No row is ever printed or kept."""
 
     sql: str = Describe(min_length=1, description="A query that reads one value.", examples=["select 1"])
-    expect: Annotated[str, AfterValidator(_comparison)] = Describe(
+    expect: Annotated[str, AfterValidator(lambda text: parse_expect(text) and text)] = Describe(
         description="The comparison that has to hold.", examples=["> 1000"]
     )
 
@@ -186,6 +196,16 @@ def drilled(drill: Resource, resources: Iterable[Resource]) -> list[Resource]:
     needed = {kind_trait(of.kind), *(label_trait(*label) for label in (of.labels or {}).items())}
     needed |= {app_trait(of.app)} if of.app is not None else set()
     return [resource for resource in resources if needed.issubset(traits(resource))]
+
+
+def declared_drills(
+    policies: Iterable[Resource], resources: Sequence[Resource]
+) -> Iterator[tuple[Resource, Resource]]:
+    """Yield each drill among `policies` with each of the resources that it restores."""
+    for drill in policies:
+        if isinstance(drill.spec, RestoreDrillSpec):
+            for source in drilled(drill, resources):
+                yield drill, source
 
 
 def undrillable(

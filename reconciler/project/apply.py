@@ -253,11 +253,7 @@ class _Attempt(Struct, frozen=True):
         unapproved = [
             *(judged.problems if has_errors(judged.problems) else ()),
             *(uncovered if not judged.counting else ()),
-            *(
-                not_recoverable(proof, plan.context.at, asks=False)
-                for proof in missing
-                if str(proof.of) not in signed
-            ),
+            *(not_recoverable(proof, plan.context.at) for proof in missing if str(proof.of) not in signed),
             *Windows(terms).refused(self.given.now, judged.overridden, self.project.clock.now()),
             *await unmatched(self.project, plan, known, self.approved_deletes, self.approved_creates),
         ]

@@ -11,15 +11,14 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, ReconcilerError, Refused
 from reconciler.core.extras import require_extra
-from reconciler.core.model import SCRATCH_NAME, Address, Deletion, Lifecycle, Resource, is_scratch
+from reconciler.core.model import SCRATCH_NAME, Address, Deletion, Lifecycle, Resource
 from reconciler.core.spans import parse_span
-from reconciler.drills.checks import look_into
-from reconciler.drills.checks.model import Checked, Facts, Place, SqlCheck, Wanted
+from reconciler.drills.checks.model import Checked, Facts, Place, Wanted
 from reconciler.drills.results import Proof, Result, proofs, remember_result
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import parse_intent
@@ -27,7 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Restorable, located, secret_of
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_policies
-from reconciler.policies.drill import Before, Connect, RestoreDrillSpec, drilled
+from reconciler.policies.drill import Before, RestoreDrillSpec, declared_drills
 from reconciler.project.apply import apply
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project, settle_left
@@ -54,19 +53,22 @@ class Ran(Struct, frozen=True):
     why: str = ""
     left: Address | None = None
 
+    @property
+    def passed(self) -> bool:
+        return self.result is not None and self.result.passed
+
 
 def due(
     desired: Desired, state: State, wanted: Collection[Address], now: datetime
 ) -> Sequence[tuple[Resource, Resource, Proof | None]]:
     """The drills to run, each with its object and what it has proven: the `wanted` ones, or those due now."""
     known = {(proof.drill, proof.of): proof for proof in proofs(desired.policies, desired.resources, state)}
-    found = []
-    for drill in desired.policies:
-        for source in drilled(drill, desired.resources) if isinstance(drill.spec, RestoreDrillSpec) else ():
-            proof = known.get((drill.address, source.address))
-            if drill.address in wanted or (not wanted and proof is not None and proof.due(now)):
-                found.append((drill, source, proof))
-    return found
+    return [
+        (drill, source, proof)
+        for drill, source in declared_drills(desired.policies, desired.resources)
+        for proof in (known.get((drill.address, source.address)),)
+        if drill.address in wanted or (not wanted and proof is not None and proof.due(now))
+    ]
 
 
 async def run_drills(
@@ -91,8 +93,8 @@ async def run_drills(
         if left := _left(state):  # each drill would add one, and all of them have a price
             raise ReconcilerError(f"no drill runs while {left[0]} of an earlier one cannot be deleted")
         for drill, source, proof in due(desired, state, wanted, project.clock.now()):
-            good = proof.good if proof is not None and not accept else None
-            run = _Drill(project, desired, drill, source, good, on_executor)
+            facts = proof.facts if proof is not None and not accept else None
+            run = _Drill(project, desired, drill, source, facts, on_executor)
             try:
                 ran.append(await run.run())
             except Locked:
@@ -110,62 +112,45 @@ async def run_drills(
 async def clean(project: Project, desired: Desired, on_executor: OnExecutor) -> Applied | None:
     """Delete whatever drills have left behind; None: nothing. An open call of one is settled first."""
     state = await project.store.load()
-    scopes = {
-        intent.scope
-        for opened in state.open_intents
-        if (intent := parse_intent(opened)).lifecycle.deletion is Deletion.SCRATCH
-    }
-    if scopes:
+    opened = map(parse_intent, state.open_intents)
+    if scopes := {intent.scope for intent in opened if intent.lifecycle.scratch}:
         await settle_left(project, state, lambda state: scopes)
         state = await project.store.load()
     if not (left := _left(state)):
         return None
-    return await _apply(project, _only(desired, (), left), on_executor, deletes=left)
+    return await _apply(project, desired, (), left, on_executor)
 
 
 def _left(state: State) -> list[Address]:
     """What drills have restored into, and not deleted."""
-    return [address for address in state.records if is_scratch(address, {}, state.records)]
-
-
-def _only(desired: Desired, resources: Sequence[Resource], focus: Collection[Address]) -> Desired:
-    """Manifests that declare `resources`, for a plan that is about `focus` and nothing else."""
-    return Desired(
-        resources, selected=lambda record: record.address in focus, focus=focus, origin=desired.origin
-    )
+    return [address for address, record in state.records.items() if record.lifecycle.scratch]
 
 
 async def _apply(
     project: Project,
     desired: Desired,
+    resources: Sequence[Resource],
+    focus: Collection[Address],
     on_executor: OnExecutor,
-    deletes: Collection[Address] = (),
 ) -> Applied:
+    """Apply a plan that is about `focus` and nothing else. Without `resources`, it deletes that."""
+    selected = Desired(
+        resources, selected=lambda record: record.address in focus, focus=focus, origin=desired.origin
+    )
     try:
         return await apply(
             project,
-            desired,
+            selected,
             approve=lambda plan: True,
-            approved_deletes=frozenset(map(str, deletes)),
+            approved_deletes=frozenset(() if resources else map(str, focus)),
             on_executor=on_executor,
         )
     finally:
         on_executor(None)
 
 
-class _Restoring(Struct, frozen=True):
-    """A restore into an object of this `spec`. `copy`: the backup, snapshot or moment, for people.
-
-    `point`: the newest time of the data that are promised.
-    """
-
-    spec: Any
-    copy: str
-    point: datetime
-
-
 class _Drill:
-    """One drill of one object. `interrupted`: a signal ended it."""
+    """One drill of one object. `facts`: what it is compared with. `interrupted`: a signal ended it."""
 
     def __init__(
         self,
@@ -173,12 +158,12 @@ class _Drill:
         desired: Desired,
         drill: Resource,
         source: Resource,
-        good: Result | None,
+        facts: Facts | None,
         on_executor: OnExecutor,
     ) -> None:
         self.project, self.desired, self.drill, self.source = project, desired, drill, source
         self.spec: RestoreDrillSpec = drill.spec
-        self.good, self.on_executor = good, on_executor
+        self.facts, self.on_executor = facts, on_executor
         self.interrupted = False
         kind = find_kinds()[source.address.kind]
         restorable = kind.role(Restorable)
@@ -189,17 +174,22 @@ class _Drill:
 
     async def run(self) -> Ran:
         """Restore, look, remember what was found, and delete. Raises ReconcilerError where it cannot run."""
-        project, at = self.project, self.project.clock.now()
-        password = self._password()
-        restoring = await self._restoring()
-        if restoring is None:
-            result = Result(at, False, "there is no finished backup or snapshot of it", self.id)
-        else:
-            result = await self._restore(at, restoring, password)
+        project, at, password = self.project, self.project.clock.now(), self._password()
+        source = await self._live(self.source.address)
+        if source is None:
+            raise ReconcilerError(f"`{self.source.address}` is not there: apply it first")
+        shown_at = project.platform.time() or project.clock.now()
+        result, facts = Result(at, False, "there is no finished backup or snapshot of it", source.id), None
+        if (chosen := await self._choose(source, shown_at)) is not None:
+            spec, copy, point = chosen
+            result = await self._restore(replace(result, copy=copy, point=point), spec)
             if self.interrupted:
                 why = f"interrupted; the next drill deletes {self.address}"
                 return Ran(self.drill.address, self.source.address, why=why, left=self.address)
-        await remember_result(project.store, project.actor(), self.drill, self.source.address, result)
+            if result.recovery_s is not None:
+                result, facts = await self._look(result, source, password)
+                result = _judged(result, shown_at)
+        await remember_result(project.store, project.actor(), self.drill, self.source.address, result, facts)
         return Ran(self.drill.address, self.source.address, result, left=await self.delete())
 
     def _password(self) -> Sensitive | None:
@@ -209,26 +199,25 @@ class _Drill:
         ref = secret_of(find_policies()[self.drill.address.kind], self.drill)
         return self.project.sources.value(ref, lambda output: None) if ref is not None else None
 
-    async def _restoring(self) -> _Restoring | None:
-        """What is restored; None: there is no copy. Raises ReconcilerError for a source that is not there."""
-        live = await self._live(self.source.address)
-        if live is None:
-            raise ReconcilerError(f"`{self.source.address}` is not there: apply it first")
-        self.id, self.size_gb = live.id, getattr(live, "size_gb", None)
-        self.platform_at = self.project.platform.time() or self.project.clock.now()
+    async def _choose(self, source: Any, at: datetime) -> tuple[Any, str, datetime] | None:
+        """The spec of what is restored, the backup, snapshot or moment for people, and the time of its data.
+
+        None: there is no copy. `at`: the platform's time.
+        """
         if isinstance(self.spec.from_, Before):
-            before = self.platform_at - parse_span(self.spec.from_.before)
-            spec = self.restorable.restoring(self.source, live, None, before)
-            return _Restoring(spec, f"{before:%Y-%m-%dT%H:%M:%SZ}", before)
+            before = at - parse_span(self.spec.from_.before)
+            spec = self.restorable.restoring(self.source, source, None, before)
+            return spec, f"{before:%Y-%m-%dT%H:%M:%SZ}", before
         usable: list[tuple[datetime, Any]] = []
-        for read in self.restorable.details(self.source.address, live.id, self.project.capabilities).values():
+        reads = self.restorable.details(self.source.address, source.id, self.project.capabilities)
+        for read in reads.values():
             copies = (await self.project.services.read(read)).objects
             made = ((self.restorable.copied(copy), copy) for copy in copies)
             usable += [(when[0], copy) for when, copy in made if when is not None]
         if not usable:
             return None
         point, copy = max(usable, key=itemgetter(0))
-        return _Restoring(self.restorable.restoring(self.source, live, copy, None), copy.id, point)
+        return self.restorable.restoring(self.source, source, copy, None), copy.id, point
 
     async def _live(self, address: Address) -> Any:
         """The recorded object at `address` as the platform shows it; None where there is none."""
@@ -241,86 +230,66 @@ class _Drill:
         objects = (await project.services.read(read)).objects
         return next((item for item in objects if item.id == record.id and item.present), None)
 
-    async def _restore(self, at: datetime, restoring: _Restoring, password: Sensitive | None) -> Result:
-        """Restore into the scratch object, and look at it. Raises ReconcilerError while it may not."""
+    async def _restore(self, result: Result, spec: Any) -> Result:
+        """`result`, with `recovery_s` where it was restored. Raises ReconcilerError while it may not be."""
         project, address = self.project, self.address
         within_s = parse_span(self.spec.recover_within).total_seconds()
         scratch = Resource(
             address,
-            restoring.spec,
+            spec,
             Lifecycle(Deletion.SCRATCH, (), timeout_s=int(min(max(_TIMES * within_s, _LEAST_S), _MOST_S))),
             self.drill.file,
             self.drill.spans,
             self.source.labels,
-            references=tuple(self.kind.references(restoring.spec, address)),
+            references=tuple(self.kind.references(spec, address)),
         )
-        result = Result(at, False, "", self.id, restoring.copy, point=restoring.point)
         began_s = project.clock.monotonic()
-        only = _only(self.desired, (self.source, scratch), {address})
-        applied = await _apply(project, only, self.on_executor)
+        applied = await _apply(project, self.desired, (self.source, scratch), {address}, self.on_executor)
         took_s = round(project.clock.monotonic() - began_s, 1)
         self.interrupted = applied.interrupted
         bad = next((step for step in applied.results if step.outcome != "done"), None)
         if bad is not None and any(change.waits for change in applied.plan.changes):
             raise ReconcilerError(f"its restore {bad.error}")  # in a freeze, for example; nothing was sent
-        if bad is not None or not applied.results:
-            return replace(
-                result, why=f"the restore is {bad.outcome}: {bad.error}" if bad else "nothing was done"
-            )
-        result = replace(result, recovery_s=took_s)
-        live = await self._live(address)
-        if live is None:
-            return replace(result, why="the restored object is not shown")
-        result = await self._looked(result, live, password)
-        if (newest := result.recovery_point or result.point) is not None:
-            result = replace(result, lost_s=max(0.0, (self.platform_at - newest).total_seconds()))
-        bad_check = next(
-            (check for check in result.checks if check.verdict in ("failed", "could not verify")), None
-        )
-        if bad_check is not None:
-            return replace(result, why=f"{bad_check.name}: {bad_check.verdict}: {bad_check.detail}")
-        return replace(result, passed=True)
+        if bad is not None:
+            return replace(result, why=f"the restore is {bad.outcome}: {bad.error}")
+        if not applied.results:
+            return replace(result, why="nothing was done")
+        return replace(result, why="", recovery_s=took_s)
 
-    async def _looked(self, result: Result, live: Any, password: Sensitive | None) -> Result:
-        """`result`, with what can be seen in the restored object."""
-        connect, size_gb = self.spec.connect, getattr(live, "size_gb", None)
+    async def _look(
+        self, result: Result, source: Any, password: Sensitive | None
+    ) -> tuple[Result, Facts | None]:
+        """`result`, with what can be seen in the restored object, and what later drills compare with."""
+        live, connect = await self._live(self.address), self.spec.connect
+        if live is None:
+            return replace(result, why="the restored object is not shown"), None
         checks = [Checked("ready", "passed", "the platform shows it as ready")]
-        if size_gb is not None and self.size_gb is not None:
-            fits = size_gb >= self.size_gb
-            checks.append(
-                Checked("size", "passed" if fits else "failed", f"{size_gb} GB of {self.size_gb} GB")
-            )
+        if live.size_gb is not None and source.size_gb is not None:
+            sizes = f"{live.size_gb} GB of {source.size_gb} GB"
+            checks.append(Checked("size", "passed" if live.size_gb >= source.size_gb else "failed", sizes))
         if connect is None or password is None:
             none = "not verified: the drill has no `connect`"
-            return replace(result, checks=(*checks, Checked("contents", "not configured", none)))
-        endpoint = self.restorable.endpoint(live, connect.endpoint)
+            return replace(result, checks=(*checks, Checked("contents", "not configured", none))), None
+        from reconciler.drills.checks import cluster  # few drills have its extra
+
+        exact = isinstance(self.spec.from_, Before)
         try:
+            endpoint = self.restorable.endpoint(live, connect.endpoint)
             if endpoint is None:
                 raise ReconcilerError("the platform shows no endpoint through which anybody could look")
-            looked = await look_into(
-                _place(endpoint, connect, password), self._wanted(result, live), deadline_s=CHECKS_S
-            )
+            version, postgis = live.pg_major_version, live.postgis_enabled
+            wanted = Wanted(version, postgis, result.point, self.spec.checks, self.facts, exact)
+            looked = await cluster.look(Place(*endpoint, connect, password), wanted, deadline_s=CHECKS_S)
         except ReconcilerError as failure:  # a result, too: else what is due is restored again and again
             unseen = Checked("contents", "could not verify", failure.message)
-            return replace(result, checks=(*checks, unseen))
+            return replace(result, checks=(*checks, unseen)), None
+        facts = looked.facts
         return replace(
             result,
             checks=(*checks, *looked.checks),
-            recovery_point=looked.recovery_point,
-            size_bytes=looked.size_bytes,
-            facts=to_builtins(looked.facts),
-        )
-
-    def _wanted(self, result: Result, live: Any) -> Wanted:
-        before = self.good.facts if self.good is not None else {}
-        return Wanted(
-            pg_major_version=live.pg_major_version,
-            postgis_enabled=live.postgis_enabled,
-            point=result.point,
-            checks=tuple(SqlCheck(check.sql, check.expect) for check in self.spec.checks),
-            before=convert(before, Facts) if before else None,
-            exact=isinstance(self.spec.from_, Before),
-        )
+            recovery_point=facts.recovery_point,
+            size_bytes=facts.size_bytes,
+        ), facts
 
     async def delete(self) -> Address | None:
         """Delete the scratch object; its address where that did not succeed: the next drill does it."""
@@ -331,6 +300,11 @@ class _Drill:
         return self.address if self.address in records else None
 
 
-def _place(endpoint: tuple[str, int], connect: Connect, password: Sensitive) -> Place:
-    host, port = endpoint
-    return Place(host, port, connect.user, password, connect.database, connect.sslmode)
+def _judged(result: Result, at: datetime) -> Result:
+    """`result`, with whether it passed. `at`: the platform's time when it began."""
+    newest = result.recovery_point or result.point
+    if not result.checks or newest is None:
+        return result
+    bad = next((check for check in result.checks if check.verdict in ("failed", "could not verify")), None)
+    why = f"{bad.name}: {bad.verdict}: {bad.detail}" if bad is not None else ""
+    return replace(result, passed=not why, why=why, lost_s=max(0.0, (at - newest).total_seconds()))

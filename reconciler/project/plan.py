@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.approvals.creates import creates_to_approve, with_reasons
 from reconciler.approvals.in_force import Terms, rules_count, weakened_objectives
 from reconciler.approvals.windows import Windows
-from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic, as_warning
 from reconciler.core.model import Action, Address, Observation, overdue
 from reconciler.core.steps import Ask, Plan, Read
 from reconciler.drills.results import not_recoverable, unproven, with_proofs
@@ -136,7 +136,7 @@ def _recoverable(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     if inputs.will_run:
         return []
     missing = unproven(plan, inputs.proofs)
-    return [not_recoverable(proof, plan.context.at, asks=True) for proof in missing]
+    return [as_warning(not_recoverable(proof, plan.context.at)) for proof in missing]
 
 
 def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:

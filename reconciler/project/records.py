@@ -15,7 +15,7 @@ from reconciler.core.advice import command, commands_in
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.lookup import Lookup
-from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord, is_scratch
+from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
 from reconciler.core.steps import Move, Read
 from reconciler.core.wire import parse_time
 from reconciler.core.words import counted
@@ -238,7 +238,7 @@ def _moves(state: State, source: Address, target: Address) -> list[Move]:
 def _check_movable(state: State, source: Address, target: Address) -> None:
     """Raises ReconcilerError where the record of `source` cannot become that of `target`."""
     record = state.records[source]
-    if is_scratch(source, {}, state.records):
+    if record.lifecycle.scratch:
         raise ReconcilerError(f"`{source}` is what a drill has made; drills delete it again")
     if record.id in ("", source.name):
         forget = command("state", "forget", source)

@@ -21,11 +21,11 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Call, Plan, Step
+from reconciler.drills.checks.model import Facts
 from reconciler.drills.results import (
     Proof,
     Result,
     findings,
-    not_recoverable,
     proofs,
     remember_result,
     shown_drills,
@@ -36,6 +36,7 @@ from reconciler.execution.decisions import Actor
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Restorable
 from reconciler.manifests.load import load
+from reconciler.policies.drill import RestoreDrillSpec
 from reconciler.services.machines.wire.cluster import ClusterBackup
 from reconciler.state.store import State
 from tests.contexts import NOW, context
@@ -56,7 +57,8 @@ def failed(at: datetime = NOW) -> Result:
 
 
 def proof(*results: Result, **more: Any) -> Proof:
-    given: dict[str, Any] = {"since": NOW - 30 * DAY, "max_age": 8 * DAY, "within": timedelta(minutes=30)}
+    declared = RestoreDrillSpec(of=str(DATA))
+    given: dict[str, Any] = {"since": NOW - 30 * DAY, "max_age": 8 * DAY, "declared": declared}
     return Proof(WEEKLY, DATA, results, **{**given, **more})
 
 
@@ -77,7 +79,7 @@ def proof(*results: Result, **more: Any) -> Proof:
 def test_it_is_due_once_its_schedule_came_since_the_last(
     schedule: str | None, results: tuple[Result, ...], due: bool
 ) -> None:
-    assert proof(*results, schedule=schedule).due(NOW) is due
+    assert proof(*results, declared=RestoreDrillSpec(of=str(DATA), schedule=schedule)).due(NOW) is due
 
 
 @pytest.mark.parametrize(
@@ -112,19 +114,21 @@ def test_drift_names_what_failed_what_is_overdue_and_what_took_too_long() -> Non
     assert codes(proof(failed(), passed())) == ["drill-failed"]
     assert codes(proof(failed(), passed(NOW - 9 * DAY))) == ["drill-failed", "drill-overdue"]
     assert codes(proof()) == ["drill-overdue"]
-    assert codes(proof(passed(), within=timedelta(minutes=10))) == ["recovery-slower"]
-    assert codes(proof(failed(), within=None)) == []  # no manifest asks for it any more
+    assert codes(proof(passed(), declared=RestoreDrillSpec(of=str(DATA), recover_within="10m"))) == [
+        "recovery-slower"
+    ]
+    assert codes(proof(failed(), declared=None)) == []  # no manifest asks for it any more
 
 
 # --- what the state keeps ---
 
 
 async def remembered(*results: Result, spec: str = "") -> State:
-    """The state after these results, the oldest first."""
+    """The state after these results, the oldest first. Each has facts of its own size, by its number."""
     store = made(Time())
     ((policy,), _) = loaded(volume() + drill(spec=spec))
-    for result in results:
-        await remember_result(store, Actor(Time(), "test"), policy, DATA, result)
+    for number, result in enumerate(results):
+        await remember_result(store, Actor(Time(), "test"), policy, DATA, result, Facts(size_bytes=number))
     state = await store.load()
     record = StateRecord(DATA, "vol_1", "shop", {}, Lifecycle(), START, "main.yaml")
     return dataclasses.replace(state, records={DATA: record})
@@ -143,24 +147,23 @@ async def test_results_are_kept_newest_first_and_only_some() -> None:
 
 
 async def test_the_last_good_result_outlives_many_failed_ones() -> None:
-    good = passed(START, facts={"size_bytes": 7})
+    good = passed(START)
     state = await remembered(good, *(failed(START + n * DAY) for n in range(1, 30)))
     (found,) = proofs(*loaded(volume() + drill()), state)
     assert (len(found.results), found.good) == (20, good)
 
 
-async def test_facts_are_kept_by_the_last_good_result_only() -> None:
-    results = [passed(START + n * DAY, facts={"size_bytes": n}) for n in range(3)]
-    bad = replace(failed(START + 4 * DAY), facts={"size_bytes": 0})
-    state = await remembered(*results, bad)
+async def test_facts_of_the_last_good_result_are_kept() -> None:
+    results = [passed(START + n * DAY) for n in range(3)]
+    state = await remembered(*results, failed(START + 4 * DAY))
     (found,) = proofs(*loaded(volume() + drill()), state)
-    assert [result.facts for result in found.results] == [{}, {"size_bytes": 2}, {}, {}]
+    assert found.facts == Facts(size_bytes=2)
 
 
 async def test_a_drill_without_a_manifest_still_proves_and_a_shorter_age_counts() -> None:
     state = await remembered(passed(), spec="max_age: 3d")
     (left,) = proofs(*loaded(volume()), state)
-    assert (left.within, left.schedule, left.max_age) == (None, None, 3 * DAY)
+    assert (left.declared, left.max_age) == (None, 3 * DAY)
     (longer,) = proofs(*loaded(volume() + drill(spec="max_age: 90d")), state)
     assert longer.max_age == 3 * DAY
     (shorter,) = proofs(*loaded(volume() + drill(spec="max_age: 1d")), state)
@@ -181,7 +184,7 @@ async def test_what_is_not_recorded_has_no_proof() -> None:
 
 
 async def test_show_says_the_last_proof_and_the_results_without_their_facts() -> None:
-    state = await remembered(passed(NOW - 3 * DAY, facts={"size_bytes": 7}))
+    state = await remembered(passed(NOW - 3 * DAY))
     (shown,) = shown_drills(state, DATA, NOW)
     assert shown["proven"] == "last proven restore 3 days ago, took 12 min, up to 240 s of data lost"
     assert [result["copy"] for result in shown["results"]] == ["vs_1"]
@@ -230,11 +233,6 @@ def test_a_plan_says_how_much_goes_and_what_was_proven() -> None:
     )
     (change,) = with_proofs(plan(gone, deletes=True), [], NOW).changes
     assert change.reason == "its manifest is gone; 10 GB"
-
-
-def test_it_is_asked_for_in_a_plan_and_refused_in_an_apply() -> None:
-    assert str(not_recoverable(proof(failed()), NOW, asks=True).severity) == "warning"
-    assert str(not_recoverable(proof(failed()), NOW, asks=False).severity) == "error"
 
 
 @pytest.mark.parametrize(

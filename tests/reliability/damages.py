@@ -32,7 +32,7 @@ import psycopg
 from psycopg import sql as quoting
 
 from reconciler.cli.main import run
-from reconciler.drills import checks
+from reconciler.drills.checks import cluster as checks
 from reconciler.drills.checks import verdicts
 from reconciler.drills.checks.cluster import session
 from reconciler.drills.checks.model import Looked, Place, Wanted
@@ -50,8 +50,6 @@ PASSWORD = "Drill-Me-1"
 _DRILLS = 5  # of one healthy object
 SOON_S, SHORT_S = 0.05, 600.0  # what takes less than the second on a platform takes the first
 NEARLY_REAL = "x1.001"  # servers keep times of commits only where the clock is real
-
-_LOOK_INTO = "reconciler.project.drill.look_into"
 
 Planted = Callable[["Rig"], AbstractContextManager[None]]
 
@@ -184,11 +182,13 @@ def before_the_look(plant: Callable[[int], None]) -> Planted:
 
     @contextmanager
     def planted(rig: Rig) -> Iterator[None]:
-        async def look_into(place: Place, wanted: Wanted, *, deadline_s: float) -> Looked:
-            plant(place.port)
-            return await checks.look_into(place, wanted, deadline_s=deadline_s)
+        looking = checks.look
 
-        with patch(_LOOK_INTO, look_into):
+        async def look(place: Place, wanted: Wanted, *, deadline_s: float) -> Looked:
+            plant(place.port)
+            return await looking(place, wanted, deadline_s=deadline_s)
+
+        with patch.object(checks, "look", look):
             yield
 
     return planted

@@ -1,10 +1,12 @@
 """What a look into a restored cluster starts from, and what it gives."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 
+from reconciler.policies.drill import Check, Connect
 from reconciler.secrets.sensitive import Sensitive
 
 
@@ -13,17 +15,8 @@ class Place(Struct, frozen=True):
 
     host: str
     port: int
-    user: str
+    connect: Connect
     password: Sensitive
-    database: str
-    sslmode: Literal["disable", "require", "verify-ca", "verify-full"]
-
-
-class SqlCheck(Struct, frozen=True):
-    """A query that gives one row, whose first column must be as `expect` says; see `parse_expect`."""
-
-    sql: str
-    expect: str
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -37,7 +30,10 @@ class DatabaseFacts(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What later drills compare with: names and numbers, no row of a user."""
+    """What later drills compare with: names and numbers, no row of a user.
+
+    `recovery_point`: the newest change that is there; None where nothing says it.
+    """
 
     databases: tuple[DatabaseFacts, ...] = ()
     size_bytes: int = 0
@@ -54,7 +50,7 @@ class Wanted(Struct, frozen=True):
     pg_major_version: str | None
     postgis_enabled: bool | None
     point: datetime | None
-    checks: tuple[SqlCheck, ...] = ()
+    checks: Sequence[Check] = ()
     before: Facts | None = None
     exact: bool = False
 
@@ -68,9 +64,5 @@ class Checked(Struct, frozen=True):
 
 
 class Looked(Struct, frozen=True):
-    """`recovery_point`: the newest change that is there; None where nothing says it."""
-
     checks: tuple[Checked, ...]
     facts: Facts
-    recovery_point: datetime | None
-    size_bytes: int

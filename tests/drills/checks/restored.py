@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from reconciler.drills.checks import look_into
+from reconciler.drills.checks.cluster import look
 from reconciler.drills.checks.model import Looked, Place, Wanted
+from reconciler.kinds.source import ValueSource
+from reconciler.policies.drill import Connect
 from reconciler.secrets.sensitive import Sensitive
 from tests.providers.postgres import Postgres
 
@@ -65,19 +67,18 @@ class Restored:
         url = urlsplit(self.postgres.url)
         assert url.hostname
         assert url.port
-        given = {"user": ROLE, "password": PASSWORD, "database": APP, "port": url.port, **changed}
-        return Place(
-            url.hostname,
-            given["port"],
-            given["user"],
-            Sensitive(given["password"]),
-            given["database"],
-            "disable",
+        given = {"password": PASSWORD, "database": APP, "port": url.port, **changed}
+        connect = Connect(
+            user=ROLE,
+            password_from=ValueSource(env="DRILL_PASSWORD"),
+            database=given["database"],
+            sslmode="disable",
         )
+        return Place(url.hostname, given["port"], connect, Sensitive(given["password"]))
 
     async def look(self, place: Place | None = None, *, deadline_s: float = 60, **wanted: Any) -> Looked:
         asked = Wanted(**{"pg_major_version": None, "postgis_enabled": None, "point": None, **wanted})
-        return await look_into(place or self.place(), asked, deadline_s=deadline_s)
+        return await look(place or self.place(), asked, deadline_s=deadline_s)
 
     def damage(self, relation: str) -> None:
         """Overwrite the first page of a relation of `app` that nobody has read: so it is in no memory."""

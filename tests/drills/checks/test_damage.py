@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.drills.checks.model import Facts, SqlCheck
+from reconciler.drills.checks.model import Facts
+from reconciler.policies.drill import Check
 from tests.drills.checks.restored import APP, PASSWORD, Restored, names
 
 # What is done to the database `app`, and which checks fail then.
@@ -110,7 +111,7 @@ async def test_a_table_that_cannot_be_read_is_found(restored: Restored) -> None:
 async def test_a_server_that_does_not_answer_is_found(
     restored: Restored, changed: dict[str, Any], said: str
 ) -> None:
-    looked = await restored.look(restored.place(**changed), checks=(SqlCheck("SELECT 1", "= 1"),))
+    looked = await restored.look(restored.place(**changed), checks=(Check(sql="SELECT 1", expect="= 1"),))
     assert names(looked, "failed") == {"reachable"}
     assert names(looked, "could not verify") == {check.name for check in looked.checks} - {"reachable"}
     assert said in looked.checks[0].detail
@@ -160,14 +161,16 @@ async def test_a_sql_check_says_whether_it_holds_and_never_what_a_row_holds(rest
             "the query ended: insufficient privilege",
         ),
     }
-    looked = await restored.look(checks=tuple(SqlCheck(*each) for each in asked))
+    looked = await restored.look(checks=tuple(Check(sql=sql, expect=expect) for sql, expect in asked))
     said = [(check.verdict, check.detail) for check in looked.checks if check.name.startswith("sql ")]
     assert said == list(asked.values())
     assert "customer 1" not in str(looked)
 
 
 async def test_what_the_deadline_leaves_no_time_for_is_not_verified(restored: Restored) -> None:
-    looked = await restored.look(deadline_s=1, checks=(SqlCheck("SELECT count(*) FROM pg_sleep(60)", "= 1"),))
+    looked = await restored.look(
+        deadline_s=1, checks=(Check(sql="SELECT count(*) FROM pg_sleep(60)", expect="= 1"),)
+    )
     assert not names(looked, "failed")
     assert [check.detail for check in looked.checks if check.name == "sql 1"] == [
         "the query ended: query canceled"  # by the server: nothing goes on there

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.policies.expect import parse_expect
+from reconciler.policies.drill import parse_expect
 
 
 @pytest.mark.parametrize(

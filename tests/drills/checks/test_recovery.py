@@ -27,9 +27,8 @@ async def test_a_server_says_what_its_recovery_ended_with() -> None:
             copy.rows("CREATE TABLE later ()")
             looked = await restored.look(place, point=newest)
             assert not names(looked, "failed") | names(looked, "could not verify")
-            assert looked.recovery_point == looked.facts.recovery_point
-            assert looked.recovery_point
-            assert newest - _LONG < looked.recovery_point <= newest
+            assert looked.facts.recovery_point
+            assert newest - _LONG < looked.facts.recovery_point <= newest
             older = await restored.look(place, point=newest + _LONG)
             assert names(older, "could not verify") == {"recovery point"}
             older = await restored.look(place, point=newest - _LONG, exact=True)
@@ -47,8 +46,8 @@ async def test_the_newest_commit_before_the_start_counts_where_commits_have_time
         place = restored.place(database="postgres")
         looked = await restored.look(place)
         assert "recovery point" in names(looked, "passed")
-        assert looked.recovery_point
-        assert start - _LONG < looked.recovery_point < start
-        assert looked.recovery_point.tzinfo is UTC
+        assert looked.facts.recovery_point
+        assert start - _LONG < looked.facts.recovery_point < start
+        assert looked.facts.recovery_point.tzinfo is UTC
         before_all = datetime(2000, 1, 1, tzinfo=UTC)
-        assert (await restored.look(place, point=before_all)).recovery_point is None
+        assert (await restored.look(place, point=before_all)).facts.recovery_point is None

@@ -187,9 +187,16 @@ def _leftovers_kept() -> None:
 
 
 def _leftovers_planned_away() -> None:
+    from reconciler.approvals.creates import Everything
     from reconciler.planning.deciding import Deciding
 
-    Deciding._is_scratch = lambda self, address: False  # type: ignore[method-assign]
+    taking = Deciding.take
+
+    def take(self: Deciding, seen: Any) -> None:
+        self._request = replace(self._request, approved_deletes=Everything())
+        taking(self, seen)
+
+    Deciding.take = take  # type: ignore[method-assign]
 
 
 def _source_deleted() -> None:

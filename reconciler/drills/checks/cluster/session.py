@@ -55,10 +55,10 @@ async def connected(place: Place, database: str, ends_s: float) -> AsyncIterator
                 host=place.host,
                 hostaddr="",  # PGHOSTADDR would lead elsewhere
                 port=place.port,
-                user=place.user,
+                user=place.connect.user,
                 password=place.password.reveal(),
                 dbname=database,
-                sslmode=place.sslmode,
+                sslmode=place.connect.sslmode,
                 connect_timeout=10,
                 application_name="reconcile drill",
                 client_encoding="utf8",
