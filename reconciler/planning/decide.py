@@ -141,7 +141,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
         return not_seen("created a moment ago, not visible yet")
     if listed and (live is None or not live.present):
-        if record.lifecycle.deletion is Deletion.SCRATCH:
+        if record.lifecycle.scratch:
             return Decision(Action.FORGET, reason=f"gone: {_seen(live)}")
         if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
             return Decision(
@@ -166,10 +166,18 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         advice = accepting(kind, record, moved) if moved else ()
         reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Decision(Action.RETAIN, reason=reason, advice=advice)
-    if record.lifecycle.deletion is Deletion.SCRATCH:
+    if record.lifecycle.scratch:
         named = getattr(live, "name", None)
-        if named != subject.address.name:
-            return refuse(renamed_scratch(subject, named))
+        if named != subject.address.name:  # somebody may have taken it into use
+            forget = command("state", "forget", subject.address)
+            problem = error(
+                "delete-inferred",
+                f"`{subject.address}` ({record.id}) is called {named} on the platform, a name that its drill "
+                "did not give: it is not deleted",
+                help=f"if somebody uses it, run `{forget}`",
+                advice=(forget,),
+            )
+            return refuse(problem)
     elif record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
@@ -186,24 +194,8 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
 def left_by_a_drill() -> Decision:
     """The decision about what a drill restored into and did not delete, in every plan but that of a drill."""
     drill = command("drill")
-    return Decision(
-        Action.RETAIN,
-        reason=f"a drill that did not end has left it; the next one deletes it: `{drill}`",
-        advice=(drill,),
-    )
-
-
-def renamed_scratch(subject: Subject, named: str | None) -> Diagnostic:
-    """The error for a drill's object that has another name now: somebody may have taken it into use."""
-    assert subject.record is not None
-    forget = command("state", "forget", subject.address)
-    return error(
-        "delete-inferred",
-        f"`{subject.address}` ({subject.record.id}) is called {named} on the platform, a name that its drill "
-        "did not give: it is not deleted",
-        help=f"if somebody uses it, run `{forget}`",
-        advice=(forget,),
-    )
+    reason = f"a drill that did not end has left it; the next one deletes it: `{drill}`"
+    return Decision(Action.RETAIN, reason=reason, advice=(drill,))
 
 
 def not_seen(why: str) -> Decision:

@@ -139,7 +139,6 @@ async def open_platform(
                     base_url,
                     (lambda: SANDBOX_TOKEN) if emulators else partial(_token, source.env, config.variables),
                     clock,
-                    rate_limit=limit,
                     rate=rate,
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,

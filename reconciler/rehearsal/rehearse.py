@@ -125,7 +125,7 @@ async def original_of(
         declared=frozenset(address for address, record in records.items() if desired.declared(record)),
         capabilities=project.capabilities,
         limits=project.limits,
-        rate_limit=project.platform.rate_limit,
+        rate_limit=project.platform.rate.per_second,
         switches=switches,
     )
     return original, left

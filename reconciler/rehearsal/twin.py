@@ -24,6 +24,7 @@ from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
 from reconciler.services.platform import platform_client
+from reconciler.services.rate import RateLimit
 from reconciler.services.transport import Transport
 from reconciler.state.places.memory import MemoryStore, holding_state
 from reconciler.state.spooling import Spooling
@@ -144,7 +145,7 @@ class Twin:
             _URL,
             lambda: _TOKEN,
             clock,
-            rate_limit=original.rate_limit,
+            rate=RateLimit(original.rate_limit, clock),
             jitter=jitter or self._rng.random,
         )
         return Project(

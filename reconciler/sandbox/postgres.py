@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -71,11 +71,6 @@ class _Moment(NamedTuple):
     rate: float
 
 
-class _Running(NamedTuple):
-    port: int
-    process: subprocess.Popen[Any]
-
-
 class Servers:
     """The servers of one sandbox, by the ids of their clusters.
 
@@ -91,7 +86,7 @@ class Servers:
         self._password = password
         self._as_account = _account()
         self._folder = _folder(db, self._as_account.get("user", os.geteuid()))
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, subprocess.Popen[Any]] = {}
         # Drills measure how old the newest change is: by the real clock, which the world's is to be, too.
         self._settings = (*_SETTINGS, f"track_commit_timestamp={'on' if clock.setting == 'real' else 'off'}")
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -151,7 +146,7 @@ class Servers:
 
     def back_up(self, id: str, label: str) -> int | None:
         """Make a base backup: its size in bytes, None when it failed."""
-        backup = self._backups(id) / _name(label)
+        backup = self._backup(id, label)
         options = ("-D", backup, "--checkpoint=fast", "--no-sync", "--wal-method=fetch")
         try:
             self._client(id, "pg_basebackup", *options)
@@ -165,7 +160,7 @@ class Servers:
     def restore_backup(self, source: str, id: str, label: str) -> None:
         """Start a server with the data of `source` as of the end of this backup."""
         with self._or_none(id):
-            self._recover(source, id, self._backups(source) / _name(label), "recovery_target=immediate")
+            self._recover(source, id, self._backup(source, label), "recovery_target=immediate")
 
     def restore_moment(self, source: str, id: str, at: float) -> None:
         """Start a server with the data of `source` as of a time of the world.
@@ -174,7 +169,7 @@ class Servers:
         """
         with self._or_none(id):
             moment = self._real(at)
-            manifests = self._backups(source).glob(f"*/{_MANIFEST}")
+            manifests = (self._folder / source / "backups").glob(f"*/{_MANIFEST}")
             ends = {file.stat().st_mtime: file.parent for file in manifests}
             if not ends:
                 raise ReconcilerError(f"cluster {source} has no base backup")
@@ -188,24 +183,23 @@ class Servers:
 
     def address(self, id: str) -> dict[str, Any] | None:
         """Host and port of the cluster's server; None when there is none."""
-        return {"host": HOST, "port": self._running[id].port} if id in self._running else None
+        return {"host": HOST, "port": self._port(id)} if id in self._running else None
 
     def remove(self, id: str) -> None:
         """Stop the server and remove its data and backups, if there are any."""
-        if running := self._running.pop(id, None):
-            running.process.send_signal(signal.SIGQUIT)
-            running.process.wait()
+        if process := self._running.pop(id, None):
+            process.send_signal(signal.SIGQUIT)
+            process.wait()
         shutil.rmtree(self._folder / id, ignore_errors=True)
 
     def close(self) -> None:
         """Stop all servers."""
         assert self._watchdog.stdin is not None
-        for running in self._running.values():
-            running.process.poll()  # one that crashed counts as running until then
+        for process in self._running.values():
+            process.poll()  # one that crashed counts as running until then
         self._watchdog.stdin.close()
-        self._watchdog.wait()
-        for running in self._running.values():
-            running.process.wait()
+        for process in (self._watchdog, *self._running.values()):
+            process.wait()
 
     def _recover(self, source: str, id: str, base: Path, target: str) -> None:
         """Start a server from a base backup of `source` and its WAL up to `target`."""
@@ -226,8 +220,9 @@ class Servers:
         """Start the server of a folder, and return when it accepts connections."""
         folder = self._folder / id
         binaries = _binaries((folder / "data" / "PG_VERSION").read_text().strip())
-        port = self._free_port(folder / "port")
-        options = ["-D", str(folder / "data"), "-h", HOST, "-p", str(port), "-k", str(self._folder)]
+        self._find_port(folder / "port")
+        port = str(self._port(id))
+        options = ["-D", str(folder / "data"), "-h", HOST, "-p", port, "-k", str(self._folder)]
         options += [word for setting in (*self._settings, *settings) for word in ("-c", setting)]
         log = folder / "log"
         with log.open("ab") as output:
@@ -244,20 +239,22 @@ class Servers:
                 said = log.read_text(errors="replace").strip().rpartition("\n")[2]
                 raise ReconcilerError(f"the PostgreSQL server of cluster {id} did not start: {said}")
             time.sleep(_NAP_S)
-        self._running[id] = _Running(port, process)
+        self._running[id] = process
         password = self._password.replace("'", "''")
         self._sql(id, f"ALTER ROLE {_ACCOUNT} PASSWORD '{password}';")
 
-    def _free_port(self, file: Path) -> int:
-        """The port in `file` if it is free, else another one, which is written there."""
+    def _find_port(self, file: Path) -> None:
+        """Write a free port to `file`, unless the one there is free."""
         candidates = [int(file.read_text())] if file.exists() else []
         candidates += SystemRandom().sample(_PORTS, 100)
-        port = next(port for port in candidates if _is_free(port))
-        file.write_text(str(port))
-        return port
+        file.write_text(str(next(port for port in candidates if _is_free(port))))
 
-    def _backups(self, id: str) -> Path:
-        return self._folder / id / "backups"
+    def _port(self, id: str) -> int:
+        return int((self._folder / id / "port").read_text())
+
+    def _backup(self, id: str, label: str) -> Path:
+        """The folder of a backup, whatever a seed calls it."""
+        return self._folder / id / "backups" / f"of-{quote(label, safe='')}"
 
     def _sql(self, id: str, statements: str) -> None:
         options = ("-d", "postgres", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", os.devnull)
@@ -266,15 +263,12 @@ class Servers:
     def _client(self, id: str, program: str, *options: str | Path, input: str = "") -> None:
         if id not in self._running:
             raise ReconcilerError(f"no server of cluster {id} runs")
-        port = str(self._running[id].port)
-        self._run(
-            _binaries() / program, "-h", self._folder, "-p", port, "-U", _ACCOUNT, *options, input=input
-        )
+        port = ("-h", self._folder, "-p", str(self._port(id)))
+        self._run(_binaries() / program, *port, "-U", _ACCOUNT, *options, input=input)
 
     def _copy(self, data: Path, id: str) -> None:
-        self._run(
-            "/bin/sh", "-c", 'mkdir -p "$2/backups" && cp -R "$1" "$2/data"', "sh", data, self._folder / id
-        )
+        script = 'mkdir -p "$2/backups" && cp -R "$1" "$2/data"'
+        self._run("/bin/sh", "-c", script, "sh", data, self._folder / id)
 
     def _run(self, *command: str | Path, input: str = "") -> None:
         """Run a program to its end. Raises ReconcilerError with what it said last."""
@@ -298,11 +292,6 @@ class Servers:
         except (OSError, ReconcilerError) as failure:
             self.remove(id)
             _log.warning("cluster %s: %s", id, failure)
-
-
-def _name(label: str) -> str:
-    """The name of a backup's folder, whatever a seed calls the backup."""
-    return f"of-{quote(label, safe='')}"
 
 
 def _binaries(major: str = "") -> Path:
@@ -356,17 +345,14 @@ def _folder(db: Path | None, owner: int) -> Path:
 
 
 def _is_free(port: int) -> bool:
-    try:
-        socket.create_server((HOST, port)).close()
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), socket.create_server((HOST, port)):
+        return True
+    return False
 
 
 def _is_ready(file: Path, pid: int) -> bool:
     """Whether this process accepts connections, by its postmaster.pid."""
-    try:
+    with suppress(FileNotFoundError):
         words = file.read_text().split()
-    except FileNotFoundError:
-        return False
-    return bool(words) and words[0] == str(pid) and words[-1] == "ready"
+        return bool(words) and words[0] == str(pid) and words[-1] == "ready"
+    return False

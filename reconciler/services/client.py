@@ -71,12 +71,11 @@ def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str
 class ClientOptions(TypedDict, total=False):
     """Options of any client.
 
-    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `rate`: the limit of
-    this many, where several clients share it. `read_only`: all but GET raises Refused. `credential`: where
-    people find the credential that `auth` uses. `jitter` gives numbers from 0 to 1.
+    `rate`: for each action (see `Service.action`); several clients may share it. `read_only`: all but GET
+    raises Refused. `credential`: where people find the credential that `auth` uses. `jitter` gives numbers
+    from 0 to 1.
     """
 
-    rate_limit: float | None
     rate: RateLimit
     user_agent: str
     read_only: bool
@@ -95,7 +94,6 @@ class Client:
         base_url: str,
         clock: Clock,
         *,
-        rate_limit: float | None = None,
         rate: RateLimit | None = None,
         user_agent: str = "reconciler",
         read_only: bool = False,
@@ -109,8 +107,7 @@ class Client:
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
-        self.rate_limit = rate_limit
-        self.rate = rate or RateLimit(rate_limit, clock)
+        self.rate = rate or RateLimit(None, clock)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent

@@ -34,6 +34,7 @@ class RateLimit:
     def __init__(
         self, per_second: float | None, clock: Clock, *, burst: int = BURST, waiting: Waiting = quiet
     ) -> None:
+        self.per_second = per_second
         self._interval_s = 1 / per_second if per_second else 0.0
         self._burst = burst
         self._clock = clock

@@ -78,7 +78,7 @@ def providers_of(plan: Plan) -> Collection[str]:
 def rate_key(services: Services, service: str, method: Method, path: str | Template) -> RateKey:
     """The key under which a rate limit counts a request."""
     client = services.clients.get(service)
-    if client is None or client.rate_limit is None:
+    if client is None or client.rate.per_second is None:
         return service, ""
     return service, client.action(Call(method, _plain(path)))
 
@@ -109,11 +109,11 @@ class Budget:
         for key, number in Counter(keys).items():
             requests += number
             client = services.clients.get(key[0])
-            if client is not None and client.rate_limit is not None:
+            if client is not None and client.rate.per_second is not None:
                 self.is_limited = True
-                full_s = max(self._full_s.get(key, 0.0), began_s) + number / client.rate_limit
+                full_s = max(self._full_s.get(key, 0.0), began_s) + number / client.rate.per_second
                 self._full_s[key] = full_s
-                self.limited_s = max(self.limited_s, full_s - BURST / client.rate_limit)
+                self.limited_s = max(self.limited_s, full_s - BURST / client.rate.per_second)
         self.requests += requests
         takes_s = self.limited_s - began_s
         if takes_s < WORTH_TELLING_S:

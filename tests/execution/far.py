@@ -63,7 +63,6 @@ class Far:
             ADDRESS,
             lambda: TOKEN,
             stage.time,
-            rate_limit=rate_limit,
             rate=RateLimit(
                 rate_limit, stage.time, waiting=lambda *told: stage.reporter.waiting_for_limit(*told)
             ),

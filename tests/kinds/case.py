@@ -206,7 +206,7 @@ def project_of(
     clock = CaseClock(platform.now)
     return Project(
         store=read_only(state_of(case), clock, folder, case.get("at_work", {})),
-        platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+        platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
         limits=Limits(),
         clock=clock,

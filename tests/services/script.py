@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.services.client import Client
 from reconciler.services.platform import platform_client
+from reconciler.services.rate import RateLimit
 from reconciler.services.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,7 +80,7 @@ def platform(
         base_url,
         lambda: token,
         clock,
-        rate_limit=rate_limit,
+        rate=RateLimit(rate_limit, clock),
         user_agent="reconciler/test",
         read_only=read_only,
         jitter=lambda: 1.0,
