@@ -55,6 +55,11 @@ class Result(Struct, frozen=True, omit_defaults=True):
     checks: tuple[Checked, ...] = ()
 
     @property
+    def looked(self) -> bool:
+        """Whether it has seen the contents."""
+        return any(check.name == "contents" and check.verdict == "passed" for check in self.checks)
+
+    @property
     def shown(self) -> str:
         """It in words: how long the restore took, and up to how much of the newest data is lost."""
         took = in_words(self.recovery_s) if self.recovery_s is not None else "an unknown time"
@@ -90,13 +95,14 @@ class Proof(Struct, frozen=True):
         """Whether the schedule asks for a drill now."""
         if self.declared is None or self.declared.schedule is None:
             return False
-        began = self.newest.at if self.newest is not None else self.since
+        began = self.newest.at if self.newest is not None and self.newest.at <= now else self.since
         at = first_after(began, self.declared.schedule, UTC)
         return at is not None and at <= now
 
     def overdue(self, now: datetime) -> bool:
-        """Whether the last good one is older than it may be."""
-        return (self.good.at if self.good is not None else self.since) + self.max_age < now
+        """Whether the last good one is older than it may be, or dated later than now: a clock was wrong."""
+        at = self.good.at if self.good is not None else min(self.since, now)
+        return not at <= now <= at + self.max_age
 
     def missing(self, now: datetime) -> str:
         """Why nothing proves that the object could be brought back; "" where a drill does."""
@@ -110,13 +116,17 @@ class Proof(Struct, frozen=True):
         """The last good drill in words."""
         if self.good is None:
             return "no restore of it was ever proven"
-        ago = in_words((now - self.good.at).total_seconds())
-        return f"last proven restore {ago} ago, {self.good.shown}"
+        if self.good.at > now:
+            return f"the last good drill is dated {self.good.at:%Y-%m-%d %H:%M} UTC, which is still to come"
+        later = self.newest is not self.good and self.newest is not None and self.newest.passed
+        ago, without = in_words((now - self.good.at).total_seconds()), "; later ones did not look inside"
+        return f"last proven restore {ago} ago, {self.good.shown}{without if later else ''}"
 
 
 def _good(results: Iterable[Result]) -> Result | None:
-    """The last one that passed."""
-    return next((result for result in results if result.passed), None)
+    """The last one that passed. Once one has looked inside, others prove less: the last that did."""
+    passed = [result for result in results if result.passed]
+    return next((result for result in passed if result.looked), passed[0] if passed else None)
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):

@@ -141,7 +141,9 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
         return not_seen("created a moment ago, not visible yet")
     if listed and (live is None or not live.present):
-        if record.lifecycle.scratch:
+        # A GET that finds nothing counts where another shows what it was restored from: the token can see it.
+        seen = live is not None or not kind.read_alone or any(subject.extra.values())
+        if record.lifecycle.scratch and seen:
             return Decision(Action.FORGET, reason=f"gone: {_seen(live)}")
         if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
             return Decision(
@@ -152,6 +154,8 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
             how = f"; {left.how_again(subject)}".removesuffix("; ") if left is not None else ""
             return Decision(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
         problem = gone(kind, subject)
+        if record.lifecycle.scratch:
+            return refuse(problem)
         reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
         return Decision(
             Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice

@@ -21,7 +21,7 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Call, Plan, Step
-from reconciler.drills.checks.model import Facts
+from reconciler.drills.checks.model import Checked, Facts
 from reconciler.drills.results import (
     Proof,
     Result,
@@ -46,6 +46,7 @@ from tests.state.doubles import made
 
 WEEKLY = Address("RestoreDrill", "weekly")
 DAY = timedelta(days=1)
+SEEN = Checked("contents", "passed", "3 looked at")
 
 
 def passed(at: datetime = NOW - DAY, **more: Any) -> Result:
@@ -74,6 +75,7 @@ def proof(*results: Result, **more: Any) -> Proof:
         ("0 3 * * *", (failed(NOW - timedelta(hours=10)),), True),  # at 2 o'clock
         ("0 3 1 1 *", (passed(NOW - 5 * DAY),), False),
         ("0 12 * * *", (passed(NOW - DAY),), True),  # the minute itself
+        ("0 3 * * *", (passed(NOW + 5 * DAY),), True),  # the clock was wrong
     ],
 )
 def test_it_is_due_once_its_schedule_came_since_the_last(
@@ -100,6 +102,18 @@ def test_it_is_due_once_its_schedule_came_since_the_last(
             "its last drill failed: rows: failed: table app.orders is empty",
         ),
         ((passed(), failed(NOW - 2 * DAY)), NOW - 30 * DAY, ""),
+        (
+            (passed(NOW + DAY), passed()),
+            NOW - 30 * DAY,
+            "its drill is overdue: the last good drill is dated 2026-06-02 12:00 UTC, which is still to come",
+        ),
+        ((passed(), passed(NOW - 7 * DAY, checks=(SEEN,))), NOW - 30 * DAY, ""),
+        (
+            (passed(), passed(NOW - 9 * DAY, checks=(SEEN,))),
+            NOW - 30 * DAY,
+            "its drill is overdue: last proven restore 9 days ago, took 12 min, up to 240 s of data lost; "
+            "later ones did not look inside",
+        ),
     ],
 )
 def test_what_is_missing_for_a_proof(results: tuple[Result, ...], since: datetime, missing: str) -> None:
@@ -154,10 +168,12 @@ async def test_the_last_good_result_outlives_many_failed_ones() -> None:
 
 
 async def test_facts_of_the_last_good_result_are_kept() -> None:
-    results = [passed(START + n * DAY) for n in range(3)]
-    state = await remembered(*results, failed(START + 4 * DAY))
+    """One that did not look inside, since its drill has no `connect` any more, is not good enough."""
+    results = [passed(START + n * DAY, checks=(SEEN,)) for n in range(3)]
+    more = (failed(START + 4 * DAY), *(passed(START + (5 + n) * DAY) for n in range(30)))
+    state = await remembered(*results, *more)
     (found,) = proofs(*loaded(volume() + drill()), state)
-    assert found.facts == Facts(size_bytes=2)
+    assert (found.facts, found.good) == (Facts(size_bytes=2), results[-1])
 
 
 async def test_a_drill_without_a_manifest_still_proves_and_a_shorter_age_counts() -> None:

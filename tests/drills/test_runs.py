@@ -296,6 +296,22 @@ async def test_what_somebody_else_has_deleted_holds_no_drill_up(stage: Stage, of
     assert len((await stage.store.load()).records) == 1
 
 
+async def test_what_the_token_may_not_see_any_more_is_not_forgotten(stage: Stage) -> None:
+    """A GET of it finds nothing, as if it were gone; but neither does one of what it was restored from."""
+    await of_cluster(stage)
+    stage.fault(method="DELETE", path="/v1/postgres/*", action="status", status=403)
+    (ran,) = await drilled(stage, CLUSTER, WEEKLY)
+    await stage.time.sleep(3600)
+    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=404, times=2)
+    with pytest.raises(Refused) as refused:
+        await drilled(stage, CLUSTER, WEEKLY)
+    assert [str(each) for each in refused.value.diagnostics[0].advice] == [
+        f"reconcile state forget {ran.left}"
+    ]
+    (ran,) = await drilled(stage, CLUSTER, WEEKLY)
+    assert (ran.why, ran.left, scratch(stage)) == ("", None, [])
+
+
 # --- what others see ---
 
 

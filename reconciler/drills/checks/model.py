@@ -54,6 +54,11 @@ class Wanted(Struct, frozen=True):
     before: Facts | None = None
     exact: bool = False
 
+    @property
+    def until(self) -> datetime | None:
+        """The point; of a backup, whose end is told in whole seconds, all of that second."""
+        return self.point.replace(microsecond=999_999) if self.point and not self.exact else self.point
+
 
 class Checked(Struct, frozen=True):
     """`detail`: one line that names objects and never repeats a value of theirs."""

@@ -77,7 +77,7 @@ def judge_point(wanted: Wanted, newest: datetime | None, target: datetime | None
     name = "recovery point"
     if newest is None:
         return Checked(name, "not configured", "nothing says it: set track_commit_timestamp = on")
-    point, before = wanted.point, (wanted.before or Facts()).recovery_point
+    point, before = wanted.until, (wanted.before or Facts()).recovery_point
     seen = f"the newest change is of {newest:{_TIME}}"
     if before and newest < before - SLACK and (point is None or before <= point):
         return Checked(name, "failed", f"{seen}; the last good drill had one of {before:{_TIME}}")

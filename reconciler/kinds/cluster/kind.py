@@ -158,7 +158,15 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kin
         return [calls.backups_read(id)] if id else ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """Return the GET of the backups of a cluster that is to be deleted: plans say what remains."""
+        """Return the GET of the backups of a cluster that is to be deleted: plans say what remains.
+
+        Of a drill's cluster that is not shown, that of its source: who may see one of them may see both.
+        """
+        if subject.lifecycle.scratch and subject.live is None and subject.record is not None:
+            source = self.read(
+                subject.address, subject.record.applied.get(restoring.SOURCE_ID), subject.capabilities
+            )
+            return [source] if source is not None else []
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
         return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []

@@ -21,7 +21,7 @@ from reconciler.kinds.steps import create
 ID_FORM = r"[a-z0-9]{16}"
 PLATFORM_ID = re.compile(ID_FORM)
 
-_SOURCE_ID = "restored_from"  # the field of a record: the platform id of the restore's source
+SOURCE_ID = "restored_from"  # the field of a record: the platform id of the restore's source
 
 
 def check_restore(spec: PostgresClusterSpec, span: Locate) -> Iterable[Diagnostic]:
@@ -85,7 +85,7 @@ def names_of_source(record: StateRecord | None) -> Collection[str]:
         return ()
     named = origin["from"]
     address = named if PLATFORM_ID.fullmatch(named) else str(Address(record.address.kind, named))
-    return dict.fromkeys(filter(None, (address, record.applied.get(_SOURCE_ID))))
+    return dict.fromkeys(filter(None, (address, record.applied.get(SOURCE_ID))))
 
 
 def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
@@ -93,7 +93,7 @@ def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
 
     A name and an id may be of one source. Where the id of a named source is not known, any id may be its id.
     """
-    known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
+    known, id = record.applied["restore"], record.applied.get(SOURCE_ID)
     if {**known, "from": ""} != {**want, "from": ""}:
         return False
     ids = [PLATFORM_ID.fullmatch(restore["from"]) is not None for restore in (known, want)]
@@ -119,7 +119,7 @@ def decide_restore(subject: Subject, restore: Restore) -> Decision:
         name="restore",
         id_path="data.id",
         object_path="data",
-        applied={"name": body["name"], "restore": origin, _SOURCE_ID: source_id},
+        applied={"name": body["name"], "restore": origin, SOURCE_ID: source_id},
         recovery=recovery(subject, _organization(source), {"name": body["name"]}),
         wait=ready(subject),
         size_gb=None,  # that of its source

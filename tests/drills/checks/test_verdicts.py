@@ -10,6 +10,7 @@ from reconciler.drills.checks.verdicts import MANY_ROWS, Found, compare_rows, ju
 
 POINT = datetime(2026, 11, 26, 3, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
+_INSTANT = timedelta(milliseconds=700)
 _LONG = timedelta(hours=73)
 
 
@@ -27,6 +28,8 @@ _LONG = timedelta(hours=73)
         (POINT - 2 * _LONG, None, POINT - _LONG, True, "failed"),
         (POINT - 2 * _LONG, POINT, POINT - _LONG, True, "failed"),
         (POINT - _MINUTE, None, POINT + _LONG, True, "passed"),  # the last drill was of a later point
+        (POINT - 2 * _MINUTE, None, POINT + _INSTANT, True, "passed"),
+        (POINT - 2 * _MINUTE, None, POINT + _INSTANT, False, "failed"),  # a backup ends in that second
     ],
 )
 def test_the_recovery_point_is_judged_by_all_that_says_something(

@@ -86,7 +86,7 @@ async def _look_at_server(session: Session, wanted: Wanted, checks: dict[str, Ch
     """Return the names of the databases, and no more about them."""
     ((version, is_recovering, newest, target, has_postgis),) = await session.ask(_SERVER)
     if newest is None:
-        ((newest,),) = await session.ask(_NEWEST_COMMIT.format(wanted.point or "infinity"))
+        ((newest,),) = await session.ask(_NEWEST_COMMIT.format(wanted.until or "infinity"))
     newest = newest and newest.astimezone(UTC)
     judged = judge_server(wanted, version, is_recovering, has_postgis)
     judged.append(judge_point(wanted, newest, target and target.astimezone(UTC)))
