@@ -9,12 +9,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import (
-    DRILL_FAILED,
-    DRILL_OVERDUE,
     FOUND_BY_DRIFT,
     IN_FLIGHT,
+    OF_DRILLS,
     OWED_OVERDUE,
-    RECOVERY_SLOWER,
     UNKNOWN_OUTCOME,
     Diagnostic,
     Severity,
@@ -207,7 +205,6 @@ class Look(Struct, frozen=True):
 
 
 _NEW = frozenset({"nothing-recorded"})  # of a project that begins
-_OF_DRILLS = {DRILL_FAILED, DRILL_OVERDUE, RECOVERY_SLOWER}
 _SEEN = FOUND_BY_DRIFT | _NEW
 _UNREAD = frozenset({"unreadable", "platform-down", "state-missing", "many-missing"})
 
@@ -239,7 +236,7 @@ def _seen(
         return Seen(Status.UNKNOWN, in_a_line(found))
     if drifted:
         return Seen(Status.DRIFTED, _told(drifted))
-    if (found := _first(drift, _OF_DRILLS)) is not None:
+    if (found := _first(drift, OF_DRILLS)) is not None:
         return Seen(Status.DRIFTED, in_a_line(found))
     if (found := _first(drift, {OWED_OVERDUE})) is not None:
         return Seen(Status.OWED, found.message)

@@ -22,13 +22,8 @@ DRILL_FAILED = "drill-failed"
 DRILL_OVERDUE = "drill-overdue"
 RECOVERY_SLOWER = "recovery-slower"
 NOT_RECOVERABLE = "not-recoverable"  # what no drill proves: a plan tells it, and who signs one, signs that
-# The exit of drift is 2.
-FOUND_BY_DRIFT = frozenset(
-    {
-        *(REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE),
-        *(DRILL_FAILED, DRILL_OVERDUE, RECOVERY_SLOWER),
-    }
-)
+OF_DRILLS = frozenset({DRILL_FAILED, DRILL_OVERDUE, RECOVERY_SLOWER})
+FOUND_BY_DRIFT = OF_DRILLS | {REFUSED_BY_GUARDRAIL, GUARDRAIL_UNDECIDED, OWED_OVERDUE}  # its exit is 2
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 

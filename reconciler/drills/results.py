@@ -204,11 +204,7 @@ def _proof(name: Address, record: StateRecord, spec: RestoreDrillSpec | None, ke
 def shown_drills(state: State, address: Address, now: datetime) -> Sequence[Mapping[str, Any]]:
     """What `show` says of the drills of one object: the last proof in words, and the results as JSON."""
     return [
-        {
-            "drill": proof.drill.name,
-            "proven": proof.proven(now),
-            "results": to_builtins(proof.results),
-        }
+        {"drill": proof.drill.name, "proven": proof.proven(now), "results": to_builtins(proof.results)}
         for proof in proofs((), (), state)
         if proof.of == address
     ]

@@ -297,16 +297,13 @@ class FillsUp(TakesSpace):
 
 def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic]:
     """Yield an error for a name that only drills give."""
-    named = {
-        ("metadata", "name"): resource.address.name,
-        ("spec", "name"): getattr(resource.spec, "name", None),
-    }
-    for path, name in named.items():
+    names = {"metadata": resource.address.name, "spec": getattr(resource.spec, "name", None)}
+    for block, name in names.items():
         if name is not None and name.startswith(SCRATCH_NAME) and kind.role(Restorable) is not None:
             yield error(
                 "bad-name",
                 f"`{name}` is a name that only restore drills give: they delete what they find under it",
-                resource.span(*path),
+                resource.span(block, "name"),
                 help=f"choose a name that does not begin with `{SCRATCH_NAME}`; an object that has it "
                 "already can be named by `metadata.id`",
             )
@@ -331,9 +328,9 @@ class Restorable(HasDetails, TakesSpace):
     def restoring(self, source: Resource, live: Any, copy: Any, before: datetime | None) -> Any:
         """Return the spec of a new object with the data of `copy`, or those of the moment `before`."""
 
-    @abstractmethod
     def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
         """Return host and port of the endpoint `name` of a restored object; None: nobody can look into it."""
+        return None
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:

@@ -21,7 +21,8 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import TEXT_PATTERN, Locate, Spec
 from reconciler.kinds.roles import NamesResources, Restorable, SendsSecret
 from reconciler.kinds.source import ValueSource, check_source, source_ref
-from reconciler.policies.base import Policy, app_trait, kind_trait, label_trait, traits
+from reconciler.policies.base import Policy, traits
+from reconciler.policies.retention import Selector, needed_traits
 
 _DISTINCT = 63 - len("drill-") - 9  # the longest name that leaves room for the rest of the scratch object's
 _VALUE = r"(?:-?[0-9]+(?:\.[0-9]+)?|'(?:[^'\\]|'')*'|true|false)"
@@ -47,14 +48,10 @@ class Before(Spec):
     before: SpanText = Describe(description="So long before the drill begins.", examples=["1h"])
 
 
-class Selected(Spec):
+class Selected(Selector):
     """All resources of a kind that have the app and all of the labels; each is restored by itself."""
 
     kind: str = Describe(pattern=TEXT_PATTERN, description="Kind of the resources.", examples=["Volume"])
-    app: str | None = Describe(None, description="Those of this app only.", examples=["shop"])
-    labels: dict[str, str] | None = Describe(
-        None, description="Those with all of these labels only.", examples=[{"tier": "prod"}]
-    )
 
 
 class Connect(Spec):
@@ -136,29 +133,26 @@ class RestoreDrill(SendsSecret, NamesResources, Policy):
             help = "one looks like PostgresCluster/orders, or Volume/shop/data"
             yield error("invalid-value", "`of` is not an address", span("spec", "of"), help=help)
         if spec.schedule is not None:
+            place = span("spec", "schedule")
             try:
                 checked_cron(spec.schedule)
             except ValueError as wrong:
-                yield error("invalid-value", f"`schedule`: {wrong}", span("spec", "schedule"))
+                yield error("invalid-value", f"`schedule`: {wrong}", place)
             except ExtraMissing as missing:
-                place = span("spec", "schedule")
                 yield error("policy-engine-missing", missing.message, place, help=missing.help)
         if spec.connect is not None:
             yield from check_source(spec.connect.password_from, ("spec", "connect", "password_from"), span)
         elif spec.checks:
             message = "`checks` need `connect`: nothing else says how the restored cluster is asked"
-            yield error(
-                "missing-field", message, span("spec", "checks"), help="add `connect`, or remove them"
-            )
+            place, help = span("spec", "checks"), "add `connect`, or remove them"
+            yield error("missing-field", message, place, help=help)
 
     def secret(self, resource: Resource) -> SecretRef | None:
         """Return the password for the restored cluster."""
-        connect: Connect | None = resource.spec.connect
-        if connect is None:
+        if (connect := resource.spec.connect) is None:
             return None
-        source = connect.password_from
-        place = resource.written_in("spec", "connect", "password_from", *source.place)
-        return source_ref(source, place)
+        source: ValueSource = connect.password_from
+        return source_ref(source, resource.written_in("spec", "connect", "password_from", *source.place))
 
     def follow(self, spec: RestoreDrillSpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
         """Yield the address, or the apps, of this environment."""
@@ -193,8 +187,7 @@ def drilled(drill: Resource, resources: Iterable[Resource]) -> list[Resource]:
             and resource.address.name == address.name
             and address in (resource.address, resource.address._replace(ordinal=0))
         ]
-    needed = {kind_trait(of.kind), *(label_trait(*label) for label in (of.labels or {}).items())}
-    needed |= {app_trait(of.app)} if of.app is not None else set()
+    needed = needed_traits(of.kind, of)
     return [resource for resource in resources if needed.issubset(traits(resource))]
 
 

@@ -16,12 +16,18 @@ from reconciler.policies.base import GivesValues, Policy, Trait, app_trait, kind
 
 
 class Selector(Spec):
-    """Which volumes: those of the app and with all of the labels. An empty selector means all."""
+    """Which resources: those of the app and with all of the labels. An empty selector means all."""
 
-    app: str | None = Describe(None, description="Volumes of this app only.", examples=["shop"])
+    app: str | None = Describe(None, description="Those of this app only.", examples=["shop"])
     labels: dict[str, str] | None = Describe(
-        None, description="Volumes with all of these labels only.", examples=[{"tier": "prod"}]
+        None, description="Those with all of these labels only.", examples=[{"tier": "prod"}]
     )
+
+
+def needed_traits(kind: str, selector: Selector) -> set[Trait]:
+    """Return the traits of the resources of `kind` that the selector means."""
+    in_app = [app_trait(selector.app)] if selector.app is not None else []
+    return {kind_trait(kind), *in_app, *(label_trait(*label) for label in (selector.labels or {}).items())}
 
 
 class RetentionPolicySpec(Spec):
@@ -62,9 +68,7 @@ class RetentionPolicy(GivesValues, NamesResources, Policy):
     }
 
     def selects(self, spec: RetentionPolicySpec) -> Collection[Trait]:
-        app, labels = spec.selector.app, spec.selector.labels or {}
-        in_app = [app_trait(app)] if app is not None else []
-        return [kind_trait("Volume"), *in_app, *(label_trait(*label) for label in labels.items())]
+        return needed_traits("Volume", spec.selector)
 
     def gives(self, spec: RetentionPolicySpec) -> Mapping[str, Any]:
         return spec.model_dump(exclude={"selector"}, exclude_none=True)

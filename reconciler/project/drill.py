@@ -7,6 +7,7 @@ before the restore is sent. Whatever a drill could not delete, the next one dele
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -149,28 +150,26 @@ async def _apply(
         on_executor(None)
 
 
+@dataclass
 class _Drill:
     """One drill of one object. `facts`: what it is compared with. `interrupted`: a signal ended it."""
 
-    def __init__(
-        self,
-        project: Project,
-        desired: Desired,
-        drill: Resource,
-        source: Resource,
-        facts: Facts | None,
-        on_executor: OnExecutor,
-    ) -> None:
-        self.project, self.desired, self.drill, self.source = project, desired, drill, source
-        self.spec: RestoreDrillSpec = drill.spec
-        self.facts, self.on_executor = facts, on_executor
-        self.interrupted = False
-        kind = find_kinds()[source.address.kind]
-        restorable = kind.role(Restorable)
+    project: Project
+    desired: Desired
+    drill: Resource
+    source: Resource
+    facts: Facts | None
+    on_executor: OnExecutor
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        self.spec: RestoreDrillSpec = self.drill.spec
+        self.kind = find_kinds()[self.source.address.kind]
+        restorable = self.kind.role(Restorable)
         assert restorable is not None  # see `undrillable`
-        self.kind, self.restorable = kind, restorable
-        name = f"{SCRATCH_NAME}{drill.address.name}-{project.new_id()[:8]}"
-        self.address = source.address._replace(name=name, ordinal=0)  # never used before, nor again
+        self.restorable = restorable
+        name = f"{SCRATCH_NAME}{self.drill.address.name}-{self.project.new_id()[:8]}"
+        self.address = self.source.address._replace(name=name, ordinal=0)  # never used before, nor again
 
     async def run(self) -> Ran:
         """Restore, look, remember what was found, and delete. Raises ReconcilerError where it cannot run."""
@@ -233,11 +232,11 @@ class _Drill:
     async def _restore(self, result: Result, spec: Any) -> Result:
         """`result`, with `recovery_s` where it was restored. Raises ReconcilerError while it may not be."""
         project, address = self.project, self.address
-        within_s = parse_span(self.spec.recover_within).total_seconds()
+        wait_s = _TIMES * parse_span(self.spec.recover_within).total_seconds()
         scratch = Resource(
             address,
             spec,
-            Lifecycle(Deletion.SCRATCH, (), timeout_s=int(min(max(_TIMES * within_s, _LEAST_S), _MOST_S))),
+            Lifecycle(Deletion.SCRATCH, (), timeout_s=int(min(max(wait_s, _LEAST_S), _MOST_S))),
             self.drill.file,
             self.drill.spans,
             self.source.labels,

@@ -10,33 +10,12 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import (
-    Action,
-    Address,
-    Effect,
-    FieldChange,
-    Path,
-    Reference,
-    Resource,
-    StateRecord,
-)
+from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Reference, Resource, StateRecord
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many, parse_time
-from reconciler.kinds.base import (
-    REPLACED,
-    AtRest,
-    Decision,
-    Kind,
-    Subject,
-    Watched,
-    compare_fields,
-)
+from reconciler.kinds.base import REPLACED, AtRest, Decision, Kind, Subject, Watched, compare_fields
 from reconciler.kinds.manifest import Field, Locate
-from reconciler.kinds.restarts import (
-    detached_reads,
-    machine_reads,
-    restart_steps,
-)
+from reconciler.kinds.restarts import detached_reads, machine_reads, restart_steps
 from reconciler.kinds.roles import (
     ComesBack,
     Declared,
@@ -70,16 +49,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(
-    Importable,
-    MadeFromOthers,
-    TakesTime,
-    ComesBack,
-    HasObjectives,
-    FillsUp,
-    Restorable,
-    Kind,
-):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Restorable, Kind):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"
@@ -248,9 +218,6 @@ class VolumeKind(
     def restoring(self, source: Resource, live: Any, copy: Any, before: datetime | None) -> Any:
         spec = {"region": live.region, "size_gb": live.size_gb, "from": {"snapshot_id": copy.id}}
         return VolumeSpec.model_validate(spec)
-
-    def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
-        return None  # what stands in a volume cannot be seen through the API
 
     # --- importing ---
 
