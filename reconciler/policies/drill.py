@@ -178,15 +178,10 @@ def drilled(drill: Resource, resources: Iterable[Resource]) -> list[Resource]:
     """Return those of `resources` that `drill` restores, in their order."""
     of = drill.spec.of
     if isinstance(of, str):
-        address = source_of(drill.spec)  # without an [index], all of a `count`
-        return [
-            resource
-            for resource in resources
-            # The name first: of ten thousand resources, few have it.
-            if address is not None
-            and resource.address.name == address.name
-            and address in (resource.address, resource.address._replace(ordinal=0))
-        ]
+        if (address := source_of(drill.spec)) is None:
+            return []
+        same = (each for each in resources if each.address[:3] == address[:3])
+        return [each for each in same if address.ordinal in (0, each.address.ordinal)]  # 0: all of a `count`
     needed = needed_traits(of.kind, of)
     return [resource for resource in resources if needed.issubset(traits(resource))]
 

@@ -35,7 +35,8 @@ from reconciler.cli.main import run
 from reconciler.drills.checks import cluster as checks
 from reconciler.drills.checks import verdicts
 from reconciler.drills.checks.cluster import session
-from reconciler.drills.checks.model import Looked, Place, Wanted
+from reconciler.drills.checks.model import Place, Wanted
+from reconciler.project.drill import _Drill
 from reconciler.sandbox import catalog, postgres
 from reconciler.sandbox.parts import cluster as cluster_part
 from reconciler.sandbox.server import serving
@@ -177,80 +178,79 @@ def in_scratch(*statements: str, database: str = "app") -> Planted:
     return before_the_look(plant)
 
 
-def before_the_look(plant: Callable[[int], None]) -> Planted:
-    """`plant` gets the port of the restored server."""
+def patched(owner: Any, name: str, changed: Callable[[Rig, Any], Any]) -> Planted:
+    """`owner.name` is what `changed` makes of it."""
 
     @contextmanager
     def planted(rig: Rig) -> Iterator[None]:
-        looking = checks.look
-
-        async def look(place: Place, wanted: Wanted, *, deadline_s: float) -> Looked:
-            plant(place.port)
-            return await looking(place, wanted, deadline_s=deadline_s)
-
-        with patch.object(checks, "look", look):
+        with patch.object(owner, name, changed(rig, getattr(owner, name))):
             yield
 
     return planted
+
+
+def before_the_look(plant: Callable[[int], None]) -> Planted:
+    """`plant` gets the port of the restored server."""
+
+    def changed(rig: Rig, looking: Any) -> Any:
+        async def look(place: Place, wanted: Wanted, *, deadline_s: float) -> Any:
+            plant(place.port)
+            return await looking(place, wanted, deadline_s=deadline_s)
+
+        return look
+
+    return patched(checks, "look", changed)
 
 
 def restoring(other: Callable[[Rig], Mapping[str, Any]]) -> Planted:
     """The platform restores another backup than was asked for: with the `source` or `label` of `other`."""
 
-    @contextmanager
-    def planted(rig: Rig) -> Iterator[None]:
-        restore, instead = postgres.Servers.restore_backup, other(rig)
+    def changed(rig: Rig, restore: Any) -> Any:
+        instead = other(rig)
+        return lambda self, source, copy, label: restore(
+            self, **{"source": source, "id": copy, "label": label, **instead}
+        )
 
-        def restore_backup(self: Any, source: str, id: str, label: str) -> None:
-            restore(self, **{"source": source, "id": id, "label": label, **instead})
-
-        with patch.object(postgres.Servers, "restore_backup", restore_backup):
-            yield
-
-    return planted
+    return patched(postgres.Servers, "restore_backup", changed)
 
 
 def restoring_moment(change: Callable[[float], float]) -> Planted:
     """The platform restores another moment than the one that was asked for."""
-
-    @contextmanager
-    def planted(rig: Rig) -> Iterator[None]:
-        restore = postgres.Servers.restore_moment
-
-        def other(self: Any, source: str, id: str, at: float) -> None:
-            restore(self, source, id, change(at))
-
-        with patch.object(postgres.Servers, "restore_moment", other):
-            yield
-
-    return planted
+    return patched(
+        postgres.Servers,
+        "restore_moment",
+        lambda rig, restore: lambda self, source, copy, at: restore(self, source, copy, change(at)),
+    )
 
 
-@contextmanager
-def unfinished(rig: Rig) -> Iterator[None]:
+def unfinished(rig: Rig) -> AbstractContextManager[None]:
     """The restored server answers, but waits in the middle of its recovery."""
-    tell = postgres.Servers._sql
+    paused = ("recovery_target_action=pause", "hot_standby=on")
+    # A server in recovery refuses a new password.
+    sql = patched(
+        postgres.Servers,
+        "_sql",
+        lambda rig, tell: lambda self, of, text: None if "ALTER ROLE" in text else tell(self, of, text),
+    )
+    return both(patch.object(postgres, "_RECOVERY", paused), sql(rig))
 
-    def sql(self: Any, id: str, statements: str) -> None:
-        if "ALTER ROLE" not in statements:  # which a server in recovery refuses
-            tell(self, id, statements)
 
-    with (
-        patch.object(postgres, "_RECOVERY", ("recovery_target_action=pause", "hot_standby=on")),
-        patch.object(postgres.Servers, "_sql", sql),
-    ):
-        yield
+def slow(rig: Rig) -> AbstractContextManager[None]:
+    """It takes longer than the drill's `recover_within`."""
+
+    def changed(rig: Rig, restore: Any) -> Any:
+        def later(self: Any, *arguments: str) -> None:
+            time.sleep(1.5)
+            restore(self, *arguments)
+
+        return later
+
+    return patched(postgres.Servers, "restore_backup", changed)(rig)
 
 
 @contextmanager
-def slow(rig: Rig) -> Iterator[None]:
-    restore = postgres.Servers.restore_backup
-
-    def later(self: Any, *arguments: str) -> None:
-        time.sleep(1.5)  # more than the drill's `recover_within`
-        restore(self, *arguments)
-
-    with patch.object(postgres.Servers, "restore_backup", later):
+def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+    with one, other:
         yield
 
 
@@ -289,30 +289,22 @@ def nothing(rig: Rig) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-@contextmanager
-def wrong_password(rig: Rig) -> Iterator[None]:
-    with patch.dict(rig.project.env, DRILL_PASSWORD="another"):
-        yield
+def wrong_password(rig: Rig) -> AbstractContextManager[Any]:
+    return patch.dict(rig.project.env, DRILL_PASSWORD="another")
 
 
 def volume_edited(**fields: Any) -> Planted:
     """The restored volume is another one than was asked for."""
 
-    @contextmanager
-    def planted(rig: Rig) -> Iterator[None]:
-        from reconciler.project.drill import _Drill
-
-        looking = _Drill._live
-
+    def changed(rig: Rig, looking: Any) -> Any:
         async def live(self: _Drill, address: Any) -> Any:
             if address == self.address:
                 rig.sandbox.edit_volume(rig._volume("drill-")["id"], **fields)
             return await looking(self, address)
 
-        with patch.object(_Drill, "_live", live):
-            yield
+        return live
 
-    return planted
+    return patched(_Drill, "_live", changed)
 
 
 def faulty(method: str, path: str, action: str, **details: Any) -> Planted:
@@ -353,12 +345,6 @@ def _exchange(port: int) -> None:
     rows(port, "DROP DATABASE app WITH (FORCE)", "postgres")
     rows(port, "CREATE DATABASE app", "postgres")
     rows(port, "CREATE TABLE customers (id int); INSERT INTO customers VALUES (1)", "app")
-
-
-@contextmanager
-def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
-    with one, other:
-        yield
 
 
 # --- the damages ---

@@ -60,16 +60,15 @@ def judge_server(wanted: Wanted, version: int, is_recovering: bool, has_postgis:
     same = None if promised is None else promised == str(version)
     recovery = "still in recovery" if is_recovering else "recovery has ended"
     postgis = has_postgis if wanted.postgis_enabled else None
+    judged = [
+        ("recovered", not is_recovering, recovery),
+        ("version", same, f"{version}, promised: {promised}"),
+        ("postgis", postgis, "available" if has_postgis else "not available"),
+    ]  # None: nothing was promised
     return [
-        _judged("recovered", not is_recovering, recovery),
-        _judged("version", same, f"{version}, promised: {promised}"),
-        _judged("postgis", postgis, "available" if has_postgis else "not available"),
+        Checked(name, "not configured" if holds is None else "passed" if holds else "failed", detail)
+        for name, holds, detail in judged
     ]
-
-
-def _judged(name: str, holds: bool | None, detail: str) -> Checked:
-    """`holds`: None where nothing was promised."""
-    return Checked(name, "not configured" if holds is None else "passed" if holds else "failed", detail)
 
 
 def judge_point(wanted: Wanted, newest: datetime | None, target: datetime | None) -> Checked:

@@ -182,7 +182,9 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kin
         return PostgresClusterSpec.model_validate({"restore": {"from": source.address.name, **moment}})
 
     def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
-        return restoring.endpoint(live, name)
+        shown = getattr(getattr(live.endpoints, "primary", None), name, None)
+        host, port = getattr(shown, "host", None), getattr(shown, "port", None)
+        return (host, port) if host and port else None
 
     # --- importing ---
 

@@ -131,13 +131,6 @@ def decide_restore(subject: Subject, restore: Restore) -> Decision:
     return Decision(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
 
 
-def endpoint(live: Any, name: str) -> tuple[str, int] | None:
-    """Return host and port of the primary's endpoint `name`; None where the cluster shows none."""
-    shown = getattr(getattr(live.endpoints, "primary", None), name, None)
-    host, port = getattr(shown, "host", None), getattr(shown, "port", None)
-    return (host, port) if host and port else None
-
-
 def _organization(source: str | OutputRef) -> OutputRef | None:
     """Return the slug of a restored cluster's organization: that of its source, if a manifest declares it."""
     return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None
