@@ -193,7 +193,7 @@ def _leftovers_planned_away() -> None:
     taking = Deciding.take
 
     def take(self: Deciding, seen: Any) -> None:
-        self._request = replace(self._request, approved_deletes=Everything())
+        self._request = replace(self._request, approved_deletes=Everything(["any"]))
         taking(self, seen)
 
     Deciding.take = take  # type: ignore[method-assign]
