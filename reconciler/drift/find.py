@@ -29,7 +29,7 @@ from reconciler.drills.results import Proof, findings, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, Look, TakesSpace, is_remade, located
+from reconciler.kinds.roles import HasObjectives, HoldsData, Look, is_remade, located
 from reconciler.moves.records import follow_moves
 from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
@@ -223,7 +223,7 @@ class _Comparison:
                 return
             if live.present and (change := unmanaged_change(kind, record, resource, live)) is not None:
                 self.unmanaged.append(change)
-        if live is not None and live.present and kind.role(TakesSpace) is not None:
+        if live is not None and live.present and kind.role(HoldsData) is not None:
             self.fills[record.address] = Look.of(live, at)
         if not self.more.ask(kind, found, subject):
             self._judge(found)

@@ -22,7 +22,7 @@ from reconciler.core.errors import ManifestError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import TakesSpace
+from reconciler.kinds.roles import HoldsData
 from reconciler.manifests.files import lies_in, name_of, outside_root
 from reconciler.project.files import read_file
 from reconciler.project.settings import ProjectSettings
@@ -116,8 +116,8 @@ def _mistake(key: str, value: str) -> str:
     return ""
 
 
-def _priced() -> Mapping[str, TakesSpace]:
-    found = {name: kind.role(TakesSpace) for name, kind in find_kinds().items()}
+def _priced() -> Mapping[str, HoldsData]:
+    found = {name: kind.role(HoldsData) for name, kind in find_kinds().items()}
     return {name: role for name, role in found.items() if role is not None}
 
 

@@ -19,7 +19,7 @@ from reconciler.importing.unmanaged import doubtful_objects, know
 from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson
 from reconciler.inventory.prices import Prices
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Importable, Look, Restorable, TakesSpace
+from reconciler.kinds.roles import HoldsData, Importable, Look
 from reconciler.manifests.load import Loaded
 from reconciler.project.identity import require_state
 from reconciler.project.looks import looks_at, record_looks, recorded_looks
@@ -50,7 +50,7 @@ async def take_inventory(
     wanted, unlisted = _wanted(known, project.capabilities)
     found = await find_live(project, wanted, known_apps=(), is_new=lambda live: True)
     at = found.at or project.clock.now()
-    there = [live for live in found.live if live.kind.role(TakesSpace) is not None and live.item.present]
+    there = [live for live in found.live if live.kind.role(HoldsData) is not None and live.item.present]
     doubtful, open_calls = doubtful_objects(there, state)
     copies, unread = await _copies(project, there)
     items: dict[tuple[str, str, str], ItemJson] = {}
@@ -104,9 +104,9 @@ async def _copies(
     project: Project, there: Sequence[Live]
 ) -> tuple[Mapping[tuple[str, str, str], CopiesJson], Sequence[Diagnostic]]:
     """The usable copies of each object, by a GET each; errors for those that cannot be read."""
-    reads: dict[Read, tuple[Live, Restorable]] = {}
+    reads: dict[Read, tuple[Live, HoldsData]] = {}
     for live in there:
-        role = live.kind.role(Restorable)
+        role = live.kind.role(HoldsData)
         if role is not None and not live.item.bad_id:
             address = Address(live.kind.name, "-", live.place if live.kind.in_app else None)
             details = role.details(address, live.id, project.capabilities)

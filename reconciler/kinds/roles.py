@@ -265,36 +265,6 @@ class Look(Struct, frozen=True):
         return f"{used:.1f} of {total:.1f} GB used ({self.percent} %)"
 
 
-class TakesSpace(ABC):
-    """Its objects take space that is paid for, and looks at them are kept."""
-
-    model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
-    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
-
-    @abstractmethod
-    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the size of an object, by the fields of a manifest or record; None: not known."""
-
-    @abstractmethod
-    def copied(self, copy: Any) -> tuple[datetime, int] | None:
-        """Return when a copy was made, and its bytes; None for one that cannot be used."""
-
-
-class FillsUp(TakesSpace):
-    """Its objects fill up, and grow to the upper end of a range."""
-
-    @abstractmethod
-    def most_gb(self, spec: Any) -> int | None:
-        """Return the upper end of the range in GB; None where the manifest gives none."""
-
-    @abstractmethod
-    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
-        """Return the value in the manifest, and its path, by which an object of `size_gb` gets larger.
-
-        At most `enough_gb`, and within its range. None: no manifest makes it larger.
-        """
-
-
 def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic]:
     """Yield an error for a name that only drills give."""
     named = {
@@ -302,7 +272,7 @@ def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic
         ("spec", "name"): getattr(resource.spec, "name", None),
     }
     for path, name in named.items():
-        if name is not None and name.startswith(SCRATCH_NAME) and kind.role(Restorable) is not None:
+        if name is not None and name.startswith(SCRATCH_NAME) and kind.role(HoldsData) is not None:
             yield error(
                 "bad-name",
                 f"`{name}` is a name that only restore drills give: they delete what they find under it",
@@ -320,8 +290,22 @@ class HasDetails(ABC):
         """Return more GETs whose answers `show` prints, by name."""
 
 
-class Restorable(HasDetails, TakesSpace):
-    """Its objects can be restored into a new one, which is what a drill proves."""
+class HoldsData(HasDetails):
+    """Its objects hold data: they take space that is paid for, and looks at them are kept.
+
+    They can be restored into a new one, which is what a drill proves.
+    """
+
+    model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
+    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
+
+    @abstractmethod
+    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the size of an object, by the fields of a manifest or record; None: not known."""
+
+    @abstractmethod
+    def copied(self, copy: Any) -> tuple[datetime, int] | None:
+        """Return when a copy was made, and its bytes; None for one that cannot be used."""
 
     @abstractmethod
     def why_no_drill(self, capabilities: frozenset[str], *, newest: bool) -> str:
@@ -334,6 +318,21 @@ class Restorable(HasDetails, TakesSpace):
     @abstractmethod
     def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
         """Return host and port of the endpoint `name` of a restored object; None: nobody can look into it."""
+
+
+class FillsUp(HoldsData):
+    """Its objects fill up, and grow to the upper end of a range."""
+
+    @abstractmethod
+    def most_gb(self, spec: Any) -> int | None:
+        """Return the upper end of the range in GB; None where the manifest gives none."""
+
+    @abstractmethod
+    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
+        """Return the value in the manifest, and its path, by which an object of `size_gb` gets larger.
+
+        At most `enough_gb`, and within its range. None: no manifest makes it larger.
+        """
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:

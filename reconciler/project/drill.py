@@ -24,7 +24,7 @@ from reconciler.drills.results import Proof, Result, proofs, remember_result
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Restorable, located, secret_of
+from reconciler.kinds.roles import HoldsData, located, secret_of
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_policies
 from reconciler.policies.drill import Before, Connect, RestoreDrillSpec, drilled
@@ -181,7 +181,7 @@ class _Drill:
         self.good, self.on_executor = good, on_executor
         self.interrupted = False
         kind = find_kinds()[source.address.kind]
-        restorable = kind.role(Restorable)
+        restorable = kind.role(HoldsData)
         assert restorable is not None  # see `undrillable`
         self.kind, self.restorable = kind, restorable
         name = f"{SCRATCH_NAME}{drill.address.name}-{project.new_id()[:8]}"

@@ -14,7 +14,7 @@ from reconciler.core.wire import one
 from reconciler.drills.results import shown_drills
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import HasDetails, Look, OnService, TakesSpace, located, secret_names, service_of
+from reconciler.kinds.roles import HasDetails, HoldsData, Look, OnService, located, secret_names, service_of
 from reconciler.moves.records import follow_moves
 from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
@@ -140,5 +140,5 @@ async def look_at(
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]
-    look = Look.of(live, at) if kind.role(TakesSpace) is not None else None
+    look = Look.of(live, at) if kind.role(HoldsData) is not None else None
     return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)

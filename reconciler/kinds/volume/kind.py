@@ -44,7 +44,6 @@ from reconciler.kinds.roles import (
     HasObjectives,
     Importable,
     MadeFromOthers,
-    Restorable,
     TakesTime,
     declared_fields,
 )
@@ -70,16 +69,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(
-    Importable,
-    MadeFromOthers,
-    TakesTime,
-    ComesBack,
-    HasObjectives,
-    FillsUp,
-    Restorable,
-    Kind,
-):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Kind):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"
