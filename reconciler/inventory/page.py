@@ -12,12 +12,12 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.words import counted, in_words
 from reconciler.importing.arrange import Entry
+from reconciler.kinds.roles import GIB
 from reconciler.reports.escape import page_text
 from reconciler.reports.fragments import AddressText, ContextJson, DiagnosticJson, Json, Moment, Whole, says
 from reconciler.reports.report import InventoryReport
 from reconciler.reports.verdict import CENT
 
-_GIB = 2**30
 _COLUMNS = ("object", "owner", "where", "size", "machine", "copies", "a month", "removal")
 
 
@@ -141,7 +141,7 @@ def _cells(item: ItemJson, at: datetime) -> Sequence[str]:
     known, copies = item.address or f"{item.kind} {item.name or ''}".strip(), item.copies
     size = f"{item.size_gb} GB" if item.size_gb is not None else ""
     if item.total_bytes and item.used_bytes is not None:
-        size += f", {item.used_bytes / _GIB:.1f} GB used ({100 * item.used_bytes // item.total_bytes} %)"
+        size += f", {item.used_bytes / GIB:.1f} GB used ({100 * item.used_bytes // item.total_bytes} %)"
     machine = "" if item.attached is None else "has a machine"
     if item.attached is False:
         since = _day(item.detached_since, at) if item.detached_since is not None else "not recorded"
@@ -161,7 +161,7 @@ def _cells(item: ItemJson, at: datetime) -> Sequence[str]:
 def _copies(copies: CopiesJson, at: datetime) -> str:
     known = [("newest", copies.newest), ("oldest", copies.oldest)]
     ages = "".join(f", {word} {_day(moment, at)}" for word, moment in known if moment is not None)
-    return f"{counted(copies.count, copies.kind)}, {copies.bytes / _GIB:.1f} GB{ages}"
+    return f"{counted(copies.count, copies.kind)}, {copies.bytes / GIB:.1f} GB{ages}"
 
 
 def _day(moment: datetime, at: datetime) -> str:

@@ -234,6 +234,9 @@ class HasObjectives(ABC):
         """Return when every objective will be missed if nothing is done, or since when it has been."""
 
 
+GIB = 2**30
+
+
 class Look(Struct, frozen=True):
     """One look at one object. Sizes in bytes, but `size_gb`; None where the platform does not tell.
 
@@ -261,7 +264,7 @@ class Look(Struct, frozen=True):
         """How full it is: `8.6 of 10.0 GB used (86 %)`; "" where that is not known."""
         if self.used_bytes is None or not self.total_bytes:
             return ""
-        used, total = (amount / 2**30 for amount in (self.used_bytes, self.total_bytes))
+        used, total = (amount / GIB for amount in (self.used_bytes, self.total_bytes))
         return f"{used:.1f} of {total:.1f} GB used ({self.percent} %)"
 
 

@@ -8,12 +8,11 @@ it was, and is not extended again.
 import math
 from collections.abc import Mapping
 
-from reconciler.core.model import Grow
+from reconciler.core.percents import Grow
 from reconciler.kinds.base import Subject
-from reconciler.kinds.roles import Look
+from reconciler.kinds.roles import GIB, Look
 from reconciler.kinds.volume.spec import SizeRange
 
-GIB = 1024**3
 GREW_FROM = "grew_from_bytes"  # the field of a record: the file system's size before the last extend
 
 # A file system keeps up to a tenth of its volume for itself. One that is smaller does not use all of it yet.
