@@ -11,7 +11,6 @@ from reconciler.cli.metrics import is_asked
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, code_of, flag, option, verb
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.extras import require_extra
 from reconciler.importing.files import Planned, arrange, declared, put_all
 from reconciler.inventory.page import Inventory, inventory_report
 from reconciler.inventory.prices import prices_of, read_prices
@@ -41,9 +40,7 @@ def command(
     that our own looks have seen without a machine for 7 days, and removes nothing: a plan does, with a last
     snapshot and an approval. Exit 1 when something could not be read.
     """
-    config = chosen.config
-    if is_asked():
-        require_extra("controller", "the format openmetrics")
+    config, counts = chosen.config, is_asked()
     known = read_prices(prices, Path.cwd()) if prices is not None else prices_of(config)
     read, loaded, others = declared(config, propose)
 
@@ -66,10 +63,10 @@ def command(
         return found, planned
 
     found, planned = run(work)
-    if is_asked():
-        from reconciler.controller.inventory_metrics import text_of  # needs the extra
+    if counts:
+        from reconciler.controller.metrics import text_of_inventory  # needs the extra
 
-        command_line().metrics = text_of(found.items, found.context)
+        command_line().metrics = text_of_inventory(found.items, found.context.environment)
     files = [name_of(str(file.change.path), config.root) for file in planned]
     emit(inventory_report(found, files), paged=True)
     return code_of(found.problems, FAILED if has_errors(found.problems) else DONE)

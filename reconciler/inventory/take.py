@@ -77,7 +77,6 @@ async def take_inventory(
         removals,
         [each for each in problems if each.code != "import-not-found"],  # what is gone, drift tells
         replace(project.context(origin, state.lineage), at=at),
-        prices is not None,
     )
 
 
@@ -111,21 +110,18 @@ async def _copies(
             address = Address(live.kind.name, "-", live.place if live.kind.in_app else None)
             details = role.details(address, live.id, project.capabilities)
             reads |= dict.fromkeys(details.values(), (live, role))
+    answers: dict[Read, Observation] = {}
+    await read_all(project, list(reads), answers.__setitem__)
     found, problems = dict[tuple[str, str, str], CopiesJson](), list[Diagnostic]()
-
-    def take(read: Read, observation: Observation) -> None:
-        live, role = reads[read]
-        if not observation.complete:
-            what = f"cannot read {role.copies}s of {live}: {observation.problem}"
+    for read, (live, role) in reads.items():
+        if not answers[read].complete:
+            what = f"cannot read {role.copies}s of {live}: {answers[read].problem}"
             problems.append(error("unreadable", what))
-            return
-        made = [one for item in observation.objects if (one := role.copied(item)) is not None]
-        times = [at for at, _ in made]
+            continue
+        made = [one for item in answers[read].objects if (one := role.copied(item)) is not None]
+        times, total = [at for at, _ in made], sum(size for _, size in made)
         newest, oldest = max(times, default=None), min(times, default=None)
-        total = sum(size for _, size in made)
         found[live.key] = CopiesJson(role.copies, len(made), total, newest, oldest)
-
-    await read_all(project, list(reads), take)
     return found, problems
 
 

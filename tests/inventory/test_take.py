@@ -168,7 +168,7 @@ def test_people_read_it_by_app_with_a_total(scene: Scene) -> None:
         "shop: 2 Volumes, 2 Snapshots, 13 GB, 1 undeclared, 1 without a machine; 1.95 a month",
         "  Volume b (vol_b): undeclared; ams; 3 GB; "
         "without a machine since: 2026-05-29 00:00 UTC (3 days ago); 0 Snapshots, 0.0 GB; 0.45 a month",
-        "  Volume/shop/data (vol_data): declared; ams; 10 GB, 5.0 GB used (50 %); has a machine; "
+        "  Volume/shop/data (vol_data): declared; ams; 10 GB, 5.0 of 10.0 GB used (50 %); has a machine; "
         "2 Snapshots, 3.0 GB, newest 2026-05-31 00:00 UTC (24 h ago), "
         "oldest 2026-05-28 00:00 UTC (4 days ago); 1.50 a month",
         "unpriced: 2 Snapshots in ams",
