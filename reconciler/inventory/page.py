@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import Annotated, Literal
 
 from msgspec import Struct
@@ -87,20 +88,20 @@ class Inventory(Struct, frozen=True):
 
 def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
     """`files`: the manifests of removals that were written."""
-    places: dict[str, list[ItemJson]] = {}
-    for item in sorted(found.items, key=lambda item: (item.place, item.kind, item.name or "", item.id)):
-        places.setdefault(item.place, []).append(item)
-    tables = {place: [_cells(item, found.context.at) for item in items] for place, items in places.items()}
-    lines = []
-    for place, rows in tables.items():
-        lines.append(f"{place}: {_total(places[place])}")
+    items = sorted(found.items, key=lambda item: (item.place, item.kind, item.name or "", item.id))
+    tables, lines = dict[str, Sequence[Sequence[str]]](), list[str]()
+    for place, group in groupby(items, lambda item: item.place):
+        of_place = list(group)
+        rows = [_cells(item, found.context.at) for item in of_place]
+        tables[place] = [_COLUMNS, *rows]
+        lines.append(f"{place}: {_total(of_place)}")
         lines += [f"  {row[0]}: {'; '.join(filter(None, row[1:]))}" for row in rows]
     lines += [f"unpriced: {counted(each.count, each.kind)} in {each.region}" for each in found.unpriced]
     lines += [f"Wrote {file}: a change for a pull request. Nothing is removed." for file in files]
-    total = f"Inventory: {_total(found.items)}."
+    total = f"Inventory: {_total(items)}."
     document = {
-        "objects": [item for items in places.values() for item in items],
-        "monthly": _sum(item.cost for item in found.items),
+        "objects": items,
+        "monthly": _sum(item.cost for item in items),
         "unpriced": found.unpriced,
         "files": files,
         "diagnostics": DiagnosticJson.all_of(found.problems),
@@ -109,7 +110,7 @@ def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
         document=document,
         text=page_text([*lines, total]),
         total=total,
-        tables={place: [_COLUMNS, *rows] for place, rows in tables.items()},
+        tables=tables,
         context=found.context,
         diagnostics=tuple(found.problems),
     )
