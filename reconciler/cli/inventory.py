@@ -1,5 +1,6 @@
 """`reconcile inventory`: what there is on the platform, who owns it, and what it costs."""
 
+from functools import partial
 from pathlib import Path
 
 from reconciler.cli import options
@@ -17,6 +18,7 @@ from reconciler.inventory.prices import prices_of, read_prices
 from reconciler.inventory.take import take_inventory
 from reconciler.manifests.files import name_of
 from reconciler.project.desired import origin_here
+from reconciler.project.project import Project
 
 
 @verb("inventory", options.NO_PAGER, report="inventory")
@@ -44,25 +46,14 @@ def command(
     known = read_prices(prices, Path.cwd()) if prices is not None else prices_of(config)
     read, loaded, others = declared(config, propose)
 
-    async def work() -> tuple[Inventory, list[Planned]]:
-        async with chosen.project() as project:
-            found = await take_inventory(
-                project,
-                loaded,
-                origin_here(config),
-                config.root,
-                others,
-                prices=known,
-                records=record,
-                proposes=propose is not None,
-            )
-        if propose is None:
-            return found, []
-        planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
-        await put_all(planned)
-        return found, planned
+    async def work(project: Project) -> Inventory:
+        given, is_asked_for = (loaded, origin_here(config), config.root, others), propose is not None
+        return await take_inventory(project, *given, prices=known, records=record, proposes=is_asked_for)
 
-    found, planned = run(work)
+    found, planned = chosen.use_project(work), list[Planned]()
+    if propose is not None:
+        planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
+        run(partial(put_all, planned))
     if counts:
         from reconciler.controller.metrics import text_of_inventory  # needs the extra
 

@@ -31,7 +31,6 @@ from reconciler.state.store import State
 
 UNITS = ("GB-month", "month")
 _ANY = ("", "*")
-_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _MOST_BYTES = 100_000  # less than the csv module takes as one value
 
 
@@ -89,22 +88,23 @@ def _cells(line: str) -> Sequence[str]:
 
 def _mistakes(file: str, number: int, line: str) -> Iterator[Diagnostic]:
     kinds = [word for kind, role in _priced().items() for word in (kind, role.copies)]
-    known, cells, column = (*_ANY, *map(str.casefold, kinds)), _cells(line), 1
-    if len(cells) != len(Row._fields):
+    wanted = (  # of each value
+        (rf"\*?|(?i:{'|'.join(kinds)})(/.*)?", f"a kind that has a price; there are {', '.join(kinds)}"),
+        (".*", ""),
+        ("|".join(UNITS), f"a unit; there are {' and '.join(UNITS)}"),
+        (r"[0-9]{1,12}(\.[0-9]{1,12})?", "a price; one looks like 0.15"),
+    )
+    cells, column = _cells(line), 1
+    if len(cells) != len(wanted):
         whole = Span(file, number, 1, 1 + len(line))
-        yield error("bad-price", f"expected {len(Row._fields)} values, found {len(cells)}", whole)
+        yield error("bad-price", f"expected {len(wanted)} values, found {len(cells)}", whole)
         return
-    for key, value in zip(Row._fields, cells, strict=True):
+    for value, (pattern, what) in zip(cells, wanted, strict=True):
         column = max(line.find(value, column - 1) + 1, column)
-        message = ""
-        if key == "price" and not _AMOUNT.fullmatch(value):
-            message = f"`{value}` is not a price; one looks like 0.15"
-        elif key == "unit" and value not in UNITS:
-            message = f"`{value}` is not a unit; there are {' and '.join(UNITS)}"
-        elif key == "kind" and value.partition("/")[0].casefold() not in known:
-            message = f"`{value}` is not a kind that has a price; there are {', '.join(kinds)}"
-        if message:
-            yield error("bad-price", message, Span(file, number, column, column + len(value)))
+        if not re.fullmatch(pattern, value):
+            yield error(
+                "bad-price", f"`{value}` is not {what}", Span(file, number, column, column + len(value))
+            )
         column += len(value)
 
 
