@@ -35,18 +35,6 @@ class Wanted(Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
 
 
-class Found(Struct, frozen=True):
-    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects.
-
-    `at`: the platform's time of the newest answer; None without any.
-    """
-
-    live: Sequence[Live]
-    by_id: frozenset[tuple[str, str, str]]
-    problems: Sequence[Diagnostic]
-    at: datetime | None = None
-
-
 def _importable() -> list[Importable]:
     return [role for kind in find_kinds().values() if (role := kind.role(Importable)) is not None]
 
@@ -61,14 +49,14 @@ def meaning(word: str) -> Literal["app", "id", "either"]:
 
 async def find_live(
     project: Project, wanted: Wanted, *, known_apps: Sequence[str], is_new: Callable[[Live], bool]
-) -> Found:
+) -> "Search":
     """Find the objects that `wanted` names, once each.
 
     `known_apps`: the apps in which an id without an app is searched. `is_new`: whether an object from a list
     that shows ids and names only needs a read of its own. Raises ReconcilerError when the capability for a
     wanted list is missing.
     """
-    search = _Search(project, wanted, known_apps)
+    search = Search(project, wanted, known_apps)
     search.check_capabilities()
     await search.read(search.first_reads())
     listed = [live for slug in wanted.organizations for live in search.organization(slug)]
@@ -84,15 +72,21 @@ async def find_live(
         found += search.object(id, [app])
     for id in wanted.ids:
         found += search.object(id, search.apps_of_ids)
-    unique = {live.key: live for live in found}
-    return Found(list(unique.values()), frozenset(search.by_id), search.problems, search.at)
+    search.live = list({live.key: live for live in found}.values())
+    return search
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
+    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects.
+
+    `at`: the platform's time of the newest answer; None without any.
+    """
+
     project: Project
     wanted: Wanted
     known_apps: Sequence[str]
+    live: Sequence[Live] = ()
     problems: list[Diagnostic] = field(default_factory=list)
     by_id: set[tuple[str, str, str]] = field(default_factory=set)
     at: datetime | None = None

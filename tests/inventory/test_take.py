@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.context import Origin
-from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.execution.intents import Intent
 from reconciler.inventory.page import Inventory, inventory_report
@@ -191,16 +190,6 @@ def test_names_from_the_platform_break_out_of_no_format(scene: Scene) -> None:
         text = format.render(report)
         assert not {"\x1b", "\u202e"}.intersection(text)
         assert name != "html" or "<script>" not in text
-
-
-def test_keeping_looks_without_a_state_is_refused(scene: Scene) -> None:
-    shop(scene)
-    state = State("", {}, (), frozenset())
-    project = scene._project()
-    project = replace(project, store=read_only(state, project.clock, scene.root))
-    take = partial(take_inventory, project, scene._loaded(), Origin(), scene.root, frozenset())
-    with pytest.raises(Refused, match="no state"):
-        anyio.run(partial(take, prices=None, records=True, proposes=False))
 
 
 # --- removals ---
