@@ -37,8 +37,6 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
     for live in found:
         given = known.given(live)
         declared = live.kind.declare(live.item, live.place, given)
-        if declared is None:
-            continue
         if not live.item.present:
             state = getattr(live.item, "state", None) or getattr(live.item, "status", None)
             skipped.append(Skipped(live, "gone", f"it is {state}"))

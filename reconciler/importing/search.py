@@ -123,7 +123,7 @@ class Search:
         for app in (*(app for app, _ in self.wanted.objects), *self.apps_of_ids):
             yield from (read for _, read in self._lists(app, self.kinds))
         for slug in self.wanted.organizations:
-            yield from (read for _, read in self._organization_lists(slug))
+            yield from (read for _, read in self._lists(slug, self.kinds, in_app=False))
         for id in (*self.wanted.alone, *self.wanted.either):
             yield from (read for _, read in self._singles(id))
 
@@ -140,15 +140,11 @@ class Search:
     def _of_whole_apps(self) -> list[Importable]:
         return [kind for kind in self.kinds if not kind.import_when_asked or kind.name in self.wanted.kinds]
 
-    def _lists(self, app: str, kinds: Sequence[Importable]) -> Iterator[tuple[Importable, Read]]:
+    def _lists(
+        self, place: str, kinds: Sequence[Importable], *, in_app: bool = True
+    ) -> Iterator[tuple[Importable, Read]]:
         for kind in kinds:
-            read = kind.listing(app, self.project.capabilities) if kind.in_app else None
-            if read is not None:
-                yield kind, read
-
-    def _organization_lists(self, slug: str) -> Iterator[tuple[Importable, Read]]:
-        for kind in self.kinds:
-            read = None if kind.in_app else kind.listing(slug, self.project.capabilities)
+            read = kind.listing(place, self.project.capabilities) if kind.in_app is in_app else None
             if read is not None:
                 yield kind, read
 
@@ -161,7 +157,7 @@ class Search:
     # --- what the answers hold ---
 
     def organization(self, slug: str) -> Iterator[Live]:
-        for kind, read in self._organization_lists(slug):
+        for kind, read in self._lists(slug, self.kinds, in_app=False):
             yield from self._objects(kind, slug, read, f"{kind.name}s of `{slug}`")
 
     def details(self, live: Live) -> Iterator[Read]:

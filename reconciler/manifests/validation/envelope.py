@@ -122,9 +122,7 @@ class LifecycleBlock(_Block):
         examples=["14d"],
     )
     alert_at: Percent | None = Field(
-        None,
-        description="How full it may be: from there on, it is reported as filling.",
-        examples=["80%"],
+        None, description="How full it may be: from there on, it is reported as filling.", examples=["80%"]
     )
     grow: Grow | None = Field(
         None,
