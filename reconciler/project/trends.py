@@ -20,8 +20,8 @@ from reconciler.kinds.roles import Look
 
 Point = tuple[datetime, int]
 
-RECENT = timedelta(days=90)  # older looks say little about the next weeks
-MOST_POINTS = 60  # each is compared with all others
+_RECENT = timedelta(days=90)  # older looks say little about the next weeks
+_MOST_POINTS = 60  # each is compared with all others
 _LEAST_POINTS, _LEAST_SPAN = 3, timedelta(days=1)
 _AHEAD = 2
 _FALL = 0.05  # of the size: less is noise
@@ -51,7 +51,7 @@ class Trend(Struct, frozen=True):
 def recent(looks: Sequence[Look], measure: str) -> list[Point]:
     """The amounts of the last time that are known, oldest first, as `looks` are."""
     points = [(look.at, amount) for look in looks if (amount := getattr(look, measure)) is not None]
-    return [point for point in points if points[-1][0] - point[0] <= RECENT]
+    return [point for point in points if points[-1][0] - point[0] <= _RECENT]
 
 
 def trend_of(looks: Sequence[Look]) -> Trend | None:
@@ -70,7 +70,6 @@ def trend_of(looks: Sequence[Look]) -> Trend | None:
     (since, _), last = points[0], points[-1]
     if earlier and last[1] < max(used for _, used in earlier) + _FULLER * total:
         return None
-    points = points[:: -(-len(points) // MOST_POINTS)]
     middle = len(points) // 2
     slower = min(pace(points[: middle + 1]) or 0.0, pace(points[middle:]) or 0.0)
     return Trend(last, slower, since, last[0] + _AHEAD * (last[0] - since))
@@ -88,6 +87,7 @@ def pace(points: Sequence[Point]) -> float | None:
 
     A few odd points change nothing. None for less than two moments.
     """
+    points = points[:: len(points) // _MOST_POINTS + 1]
     slopes = [
         (more - less) / (later - earlier).total_seconds()
         for (earlier, less), (later, more) in combinations(points, 2)

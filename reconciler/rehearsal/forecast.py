@@ -32,7 +32,7 @@ from reconciler.project.looks import recorded_looks
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, read_all
 from reconciler.project.run import run_plan
-from reconciler.project.trends import MOST_POINTS, full_at, pace, recent
+from reconciler.project.trends import full_at, pace, recent
 from reconciler.rehearsal.rehearse import original_of, rehearse
 from reconciler.rehearsal.results import Forecast, Item, Rehearsal, by_time
 from reconciler.reports.grouping import touches
@@ -276,7 +276,7 @@ def _full_soon(
             continue
         looks = recorded_looks(state, address.kind, record.id)
         now = Look.of(live[record.id], begin) if record.id in live else Look(begin)
-        paces = {name: pace(recent(looks, name)[-MOST_POINTS:]) for name in ("total_bytes", "used_bytes")}
+        paces = {name: pace(recent(looks, name)) for name in ("total_bytes", "used_bytes")}
         if all(speed is None for speed in paces.values()):
             yield Item(address, "no trend known: no two runs have recorded how full it was", None)
         for name, speed in paces.items():
