@@ -71,8 +71,8 @@ def outlook_of(role: FillsUp, resource: Resource, id: str, looks: Sequence[Look]
         return Outlook(resource, id, looks)
     last, allowed = looks[-1], resource.objectives.get(ALERT_AT)
     total, size_gb = last.total_bytes or 0, last.size_gb or 1
-    most_gb = role.most_gb(resource.spec) if resource.grow is not None else None
-    limit = total * max(most_gb or 0, size_gb) // size_gb
+    most_gb = role.most_gb(resource.spec)
+    limit = total * max(size_gb, most_gb or 0) // size_gb if resource.grow is not None else total
     full = trend.full_at(limit, until)
     alert = trend.full_at(total * allowed // 100, until) if allowed else None
     proposed = None
@@ -80,9 +80,10 @@ def outlook_of(role: FillsUp, resource: Resource, id: str, looks: Sequence[Look]
         room, enough_gb = total / size_gb * (allowed or _ALLOWED) / 100, size_gb
         while trend.used_at(until) >= enough_gb * room:
             enough_gb += -(-enough_gb * _STEP // 100)
-        larger = role.enlarged(resource, size_gb, enough_gb)
-        if larger is not None and larger[0] in resource.spans and larger[0] not in resource.inherited:
-            proposed = Edit(resource, *larger)
+        path = ("spec", "size_gb") if most_gb is None else ("spec", "size_gb", "min")
+        enough_gb = min(enough_gb, most_gb or role.largest_gb)
+        if enough_gb > size_gb and path in resource.spans and path not in resource.inherited:
+            proposed = Edit(resource, path, enough_gb)
     return Outlook(resource, id, looks, trend, limit, full, alert, proposed)
 
 

@@ -324,18 +324,13 @@ class HoldsData(HasDetails):
 
 
 class FillsUp(HoldsData):
-    """Its objects fill up, and grow to the upper end of a range."""
+    """Its objects fill up. Their `spec.size_gb` is a size or a range, to the upper end of which they grow."""
+
+    largest_gb: ClassVar[int]
 
     @abstractmethod
     def most_gb(self, spec: Any) -> int | None:
         """Return the upper end of the range in GB; None where the manifest gives none."""
-
-    @abstractmethod
-    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
-        """Return the value in the manifest, and its path, by which an object of `size_gb` gets larger.
-
-        At most `enough_gb`, and within its range. None: no manifest makes it larger.
-        """
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:

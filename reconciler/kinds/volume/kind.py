@@ -15,7 +15,6 @@ from reconciler.core.model import (
     Address,
     Effect,
     FieldChange,
-    Path,
     Reference,
     Resource,
     StateRecord,
@@ -95,6 +94,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives
     )
     model = Volume
     copies = "Snapshot"
+    largest_gb = MOST_GB
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -194,13 +194,6 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives
 
     def most_gb(self, spec: VolumeSpec) -> int | None:
         return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
-
-    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
-        size = resource.spec.size_gb
-        most_gb = min(enough_gb, size.max if isinstance(size, SizeRange) else MOST_GB)
-        if size is None or most_gb <= size_gb:
-            return None
-        return ("spec", "size_gb", "min") if isinstance(size, SizeRange) else ("spec", "size_gb"), most_gb
 
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
         """A volume without an origin is of the platform's default size; another one of that of its origin."""
