@@ -128,7 +128,7 @@ class Known:
             return self._known_name(live, Address(kind.name, live.id, app))
         owner = self.owner(live)
         if owner is not None and owner in self._declared:
-            said = "recorded" if self._declared[owner].adopt_id is None else "declared"
+            said = "declared" if self._declared[owner].adopt_id == live.id else "recorded"
             return Skipped(live, "known", f"it is {said} as `{owner}`")
         if owner is not None:
             plan = command("plan")
