@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
-from reconciler.importing.ownership import Live
+from reconciler.importing.ownership import Known, Live
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Importable
 from reconciler.project.project import Project, read_all
@@ -47,20 +47,19 @@ def meaning(word: str) -> Literal["app", "id", "either"]:
     return "app"
 
 
-async def find_live(
-    project: Project, wanted: Wanted, *, known_apps: Sequence[str], is_new: Callable[[Live], bool]
-) -> "Search":
+async def find_live(project: Project, wanted: Wanted, known: Known | None = None) -> "Search":
     """Find the objects that `wanted` names, once each.
 
-    `known_apps`: the apps in which an id without an app is searched. `is_new`: whether an object from a list
-    that shows ids and names only needs a read of its own. Raises ReconcilerError when the capability for a
-    wanted list is missing.
+    An id without an app is searched in the apps of `known`. An object from a list that shows ids and names
+    only is read by itself, unless `known` has it. Raises ReconcilerError if the capability for a list that is
+    wanted is missing.
     """
-    search = Search(project, wanted, known_apps)
+    search = Search(project, wanted, known.apps() if known is not None else ())
     search.check_capabilities()
     await search.read(search.first_reads())
     listed = [live for slug in wanted.organizations for live in search.organization(slug)]
-    await search.read(read for live in listed if is_new(live) for read in search.details(live))
+    new = [live for live in listed if known is None or known.is_new(live)]
+    await search.read(read for live in new for read in search.details(live))
     found = [detailed for live in listed for detailed in search.detailed(live)]
     for app in wanted.apps:
         found += search.app(app)

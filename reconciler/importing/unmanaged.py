@@ -73,7 +73,7 @@ async def find_unmanaged(
     """
     state = await project.store.load()
     known = await know(project, state, loaded, root, other_environments)
-    found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
+    found = await find_live(project, wanted, known)
     doubtful, open_calls = doubtful_objects(found.live, state)
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]

@@ -48,7 +48,7 @@ async def take_inventory(
     state = await (require_state(project) if records else project.store.load())
     known = await know(project, state, loaded, root, other_environments)
     wanted, unlisted = _wanted(known, project.capabilities)
-    found = await find_live(project, wanted, known_apps=(), is_new=lambda live: True)
+    found = await find_live(project, wanted)
     at = found.at or project.clock.now()
     there = [live for live in found.live if live.kind.role(HoldsData) is not None and live.item.present]
     doubtful, open_calls = doubtful_objects(there, state)
