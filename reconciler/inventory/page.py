@@ -98,7 +98,7 @@ def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
         lines += [f"  {row[0]}: {'; '.join(filter(None, row[1:]))}" for row in rows]
     lines += [f"unpriced: {counted(each.count, each.kind)} in {each.region}" for each in found.unpriced]
     lines += [f"Wrote {file}: a change for a pull request. Nothing is removed." for file in files]
-    total = f"Inventory: {_total(items)}."
+    total = f"Inventory: {_total(items)}."  # first and last, as in all reports
     document = {
         "objects": items,
         "monthly": _sum(item.cost for item in items),
@@ -108,8 +108,7 @@ def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
     }
     return InventoryReport(
         document=document,
-        text=page_text([*lines, total]),
-        total=total,
+        text=page_text([total, *lines, total]),
         tables=tables,
         context=found.context,
         diagnostics=tuple(found.problems),

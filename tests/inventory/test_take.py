@@ -163,7 +163,9 @@ def test_people_read_it_by_app_with_a_total(scene: Scene) -> None:
     scene.live[f"{volumes('shop')}/vol_data/snapshots"] = SNAPSHOTS
     seen = {"vol_b": [Look(NOW - timedelta(days=day), 3, attached=False) for day in (3, 2, 1)]}
     report = inventory_report(taken(scene, seen, PRICES), ["manifests/shop.yaml"])
+    total = "Inventory: 2 Volumes, 2 Snapshots, 13 GB, 1 undeclared, 1 without a machine; 1.95 a month."
     assert report.text.splitlines() == [
+        total,
         "shop: 2 Volumes, 2 Snapshots, 13 GB, 1 undeclared, 1 without a machine; 1.95 a month",
         "  Volume b (vol_b): undeclared; ams; 3 GB; "
         "without a machine since: 2026-05-29 00:00 UTC (3 days ago); 0 Snapshots, 0.0 GB; 0.45 a month",
@@ -172,7 +174,7 @@ def test_people_read_it_by_app_with_a_total(scene: Scene) -> None:
         "oldest 2026-05-28 00:00 UTC (4 days ago); 1.50 a month",
         "unpriced: 2 Snapshots in ams",
         "Wrote manifests/shop.yaml: a change for a pull request. Nothing is removed.",
-        "Inventory: 2 Volumes, 2 Snapshots, 13 GB, 1 undeclared, 1 without a machine; 1.95 a month.",
+        total,
     ]
     html = find_format("html")
     assert html is not None
