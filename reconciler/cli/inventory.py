@@ -44,15 +44,15 @@ def command(
     """
     config, counts = chosen.config, is_asked()
     known = read_prices(prices, Path.cwd()) if prices is not None else prices_of(config)
-    read, loaded, others = declared(config, propose)
+    present = declared(config, propose)
 
     async def work(project: Project) -> Inventory:
-        given, is_asked_for = (loaded, origin_here(config), config.root, others), propose is not None
-        return await take_inventory(project, *given, prices=known, records=record, proposes=is_asked_for)
+        origin, proposes = origin_here(config), propose is not None
+        return await take_inventory(project, present, origin, prices=known, records=record, proposes=proposes)
 
     found, planned = chosen.use_project(work), list[Planned]()
     if propose is not None:
-        planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
+        planned = arrange(found.removals, present, propose)
         run(partial(put_all, planned))
     if counts:
         from reconciler.controller.metrics import text_of_inventory  # needs the extra

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
@@ -13,6 +12,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Deletion, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.arrange import Entry, sort_out
+from reconciler.importing.files import Present
 from reconciler.importing.ownership import Known, Live
 from reconciler.importing.search import Wanted, find_live
 from reconciler.importing.unmanaged import doubtful_objects, know
@@ -20,7 +20,6 @@ from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJ
 from reconciler.inventory.prices import Prices
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HoldsData, Importable, Look
-from reconciler.manifests.load import Loaded
 from reconciler.project.identity import require_state
 from reconciler.project.looks import looks_at, record_looks, recorded_looks
 from reconciler.project.project import Project, read_all
@@ -31,10 +30,8 @@ _GAP = timedelta(days=2)  # what nobody looked at for longer may have had one in
 
 async def take_inventory(
     project: Project,
-    loaded: Loaded,
+    present: Present,
     origin: Origin,
-    root: Path,
-    other_environments: frozenset[Address],
     *,
     prices: Prices | None,
     records: bool,
@@ -42,11 +39,11 @@ async def take_inventory(
 ) -> Inventory:
     """Look at all apps and organizations that manifests and state name. `records`: keep the looks.
 
-    `loaded`, `other_environments`: as for an import. `proposes`: say of each undeclared object whether its
-    removal can be proposed. Raises ReconcilerError where nothing can be read, or the looks cannot be kept.
+    `proposes`: say of each undeclared object whether its removal can be proposed. Raises ReconcilerError if
+    nothing can be read, or the looks cannot be kept.
     """
     state = await (require_state(project) if records else project.store.load())
-    known = await know(project, state, loaded, root, other_environments)
+    known = await know(project, state, present)
     wanted, unlisted = _wanted(known, project.capabilities)
     found = await find_live(project, wanted)
     at = found.at or project.clock.now()

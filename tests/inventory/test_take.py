@@ -63,10 +63,8 @@ def taken(
     take = partial(
         take_inventory,
         project,
-        scene._loaded(),
+        scene._present(),
         Origin(),
-        scene.root,
-        frozenset(),
         prices=prices,
         **({"records": False, "proposes": False} | asked),
     )
