@@ -10,8 +10,7 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.options import Moment
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, option, verb
-from reconciler.drift.outlook import outlooks, propose
-from reconciler.drift.outlook_page import outlook_page
+from reconciler.drift.outlook import outlook_report, outlooks, propose
 from reconciler.project.scopes import declared_in_focus, focused
 
 
@@ -44,5 +43,5 @@ def command(
     resources = declared_in_focus(focused(desired, state.records))
     found = list(outlooks(state, resources, within))
     written = propose(found, chosen.config.root, folder) if folder is not None else ()
-    emit(outlook_page(found, within, written, context), paged=True)
+    emit(outlook_report(found, within, written, context), paged=True)
     return CHANGES if any(each.full is not None for each in found) else DONE

@@ -71,12 +71,12 @@ def command(
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found = chosen.config
     folder = out or default_folder(found)
-    read, loaded, other_environments = declared(found, folder)
+    present = declared(found, folder)
 
     async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, other_environments)
-        planned = arrange(unmanaged.entries, check=lambda more: read([more]), out=folder, root=found.root)
+            unmanaged = await find_unmanaged(project, present, wanted)
+        planned = arrange(unmanaged.entries, present, folder)
         if not dry_run:
             await put_all(planned)
         return unmanaged, planned

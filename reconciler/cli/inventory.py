@@ -1,5 +1,6 @@
 """`reconcile inventory`: what there is on the platform, who owns it, and what it costs."""
 
+from functools import partial
 from pathlib import Path
 
 from reconciler.cli import options
@@ -11,13 +12,13 @@ from reconciler.cli.metrics import is_asked
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, code_of, flag, option, verb
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.extras import require_extra
 from reconciler.importing.files import Planned, arrange, declared, put_all
 from reconciler.inventory.page import Inventory, inventory_report
 from reconciler.inventory.prices import prices_of, read_prices
 from reconciler.inventory.take import take_inventory
 from reconciler.manifests.files import name_of
 from reconciler.project.desired import origin_here
+from reconciler.project.project import Project
 
 
 @verb("inventory", options.NO_PAGER, report="inventory")
@@ -41,35 +42,22 @@ def command(
     that our own looks have seen without a machine for 7 days, and removes nothing: a plan does, with a last
     snapshot and an approval. Exit 1 when something could not be read.
     """
-    config = chosen.config
-    if is_asked():
-        require_extra("controller", "the format openmetrics")
+    config, counts = chosen.config, is_asked()
     known = read_prices(prices, Path.cwd()) if prices is not None else prices_of(config)
-    read, loaded, others = declared(config, propose)
+    present = declared(config, propose)
 
-    async def work() -> tuple[Inventory, list[Planned]]:
-        async with chosen.project() as project:
-            found = await take_inventory(
-                project,
-                loaded,
-                origin_here(config),
-                config.root,
-                others,
-                prices=known,
-                records=record,
-                proposes=propose is not None,
-            )
-        if propose is None:
-            return found, []
-        planned = arrange(found.removals, check=lambda more: read([more]), out=propose, root=config.root)
-        await put_all(planned)
-        return found, planned
+    async def work(project: Project) -> Inventory:
+        origin, proposes = origin_here(config), propose is not None
+        return await take_inventory(project, present, origin, prices=known, records=record, proposes=proposes)
 
-    found, planned = run(work)
-    if is_asked():
-        from reconciler.controller.inventory_metrics import text_of  # needs the extra
+    found, planned = chosen.use_project(work), list[Planned]()
+    if propose is not None:
+        planned = arrange(found.removals, present, propose)
+        run(partial(put_all, planned))
+    if counts:
+        from reconciler.controller.metrics import text_of_inventory  # needs the extra
 
-        command_line().metrics = text_of(found.items, found.context)
+        command_line().metrics = text_of_inventory(found.items, found.context.environment)
     files = [name_of(str(file.change.path), config.root) for file in planned]
     emit(inventory_report(found, files), paged=True)
     return code_of(found.problems, FAILED if has_errors(found.problems) else DONE)

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def is_asked() -> bool:
-    """Whether this command line asks for openmetrics."""
+    """Whether this command line asks for openmetrics. Raises ReconcilerError without the extra."""
     line = command_line()
-    return any(
-        each is not None and each.name == "openmetrics"
-        for each in (line.format, *(file.format for file in line.files))
-    )
+    formats = (line.format, *(file.format for file in line.files))
+    if asked := any(each is not None and each.name == "openmetrics" for each in formats):
+        require_extra("controller", "the format openmetrics")
+    return asked
 
 
 def counting(desired: Desired) -> Callable[[Project, Awaitable[T]], Awaitable[T]]:
@@ -30,10 +30,9 @@ def counting(desired: Desired) -> Callable[[Project, Awaitable[T]], Awaitable[T]
     Raises ReconcilerError without the extra, and UsageError for a run about parts of scopes.
     """
     line = command_line()
-    if asked := is_asked():
-        require_extra("controller", "the format openmetrics")
-        if desired.targets or desired.focus is not None or desired.moved is not None:
-            raise click.UsageError("openmetrics is about whole scopes: leave PATHs and --target out")
+    asked = is_asked()
+    if asked and (desired.targets or desired.focus is not None or desired.moved is not None):
+        raise click.UsageError("openmetrics is about whole scopes: leave PATHs and --target out")
 
     async def count(project: Project, making: Awaitable[T]) -> T:
         made = await making

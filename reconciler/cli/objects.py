@@ -21,8 +21,8 @@ from reconciler.planning.declared import Desired
 from reconciler.project import resolve as decisions
 from reconciler.project.desired import origin_here, service_of_object
 from reconciler.project.project import Project
-from reconciler.project.show import Shown, look_at, sign_in_address
-from reconciler.reports.records import object_page
+from reconciler.project.show import look_at, sign_in_address
+from reconciler.reports.records import Shown, object_page
 from reconciler.reports.report import Page
 
 
@@ -43,9 +43,7 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
         return shown, project.context(origin_here(chosen.config), shown.lineage)
 
     shown, context = chosen.use_project(work, policies=policies)
-    more = shown.details, shown.known, shown.known_from, shown.owed, shown.look
-    page = object_page(shown.record, shown.live, shown.unreadable, shown.sets, *more)
-    emit(replace(page, context=context))
+    emit(replace(object_page(shown), context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE
 
 

@@ -18,6 +18,7 @@ from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action
 from reconciler.core.steps import Plan
+from reconciler.inventory.prices import price_of_plan, prices_of
 from reconciler.project.files import write_output
 from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
@@ -84,11 +85,7 @@ def command(
         saved = read_saved(plan_file, chosen.config.env).plan
     desired = chosen.load_desired()
     count = counting(desired)
-    prices = None
-    if chosen.config.settings.prices is not None:
-        from reconciler.inventory.prices import price_of_plan, prices_of  # few projects have prices
-
-        prices = prices_of(chosen.config)
+    prices = prices_of(chosen.config)
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         """The plan, and the rehearsal and the forecast where they were asked for."""
@@ -106,11 +103,10 @@ def command(
     async def work(
         project: Project,
     ) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget, PriceJson | None]":
-        made = await count(project, make(project))
-        if prices is None:
-            return *made, project.budget, None
-        state = await project.store.load()
-        return *made, project.budget, price_of_plan(prices, made[0], desired.by_address, state)
+        made, price = await count(project, make(project)), None
+        if prices is not None:
+            price = price_of_plan(prices, made[0], desired.by_address, await project.store.load())
+        return *made, project.budget, price
 
     plan, rehearsal, forecast, budget, price = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)

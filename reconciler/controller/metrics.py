@@ -1,14 +1,18 @@
 """Numbers of scopes, for Prometheus. Names by its conventions; times are seconds since 1970."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from reconciler.controller.status import Status, View
 from reconciler.core.context import program_version
+
+if TYPE_CHECKING:
+    from reconciler.inventory.page import ItemJson
 
 # By name: what it says, and its labels apart from the environment.
 _GAUGES = {
@@ -83,3 +87,27 @@ def _samples(view: View) -> Iterator[tuple[str, datetime | float | None, *tuple[
 def text(views: Sequence[View]) -> str:
     """The metrics in Prometheus' text format 0.0.4."""
     return generate_latest(Collector(views)).decode()
+
+
+# --- of an inventory ---
+
+_OF_INVENTORY: dict[str, tuple[str, Callable[["ItemJson"], Any]]] = {
+    "objects": ("Objects on the platform.", lambda item: 1),
+    "detached_objects": ("Those without a machine.", lambda item: item.attached is False),
+    "size_gigabytes": ("Their sizes.", lambda item: item.size_gb),
+    "used_bytes": ("Their data, where it is known.", lambda item: item.used_bytes),
+    "copies": ("Their snapshots and backups.", lambda item: item.copies and item.copies.count),
+    "copies_bytes": ("The sizes of these.", lambda item: item.copies and item.copies.bytes),
+    "monthly_price": ("What they cost in a month, with their copies.", lambda item: item.cost),
+}
+
+
+def text_of_inventory(items: Sequence["ItemJson"], environment: str) -> str:
+    """The sums, in the same format. A number that nothing tells is left out."""
+    registry, labels = CollectorRegistry(), ("environment", "kind", "place", "owner")
+    for name, (what, number) in _OF_INVENTORY.items():
+        gauge = Gauge(f"reconciler_inventory_{name}", what, labels, registry=registry)
+        for item in items:
+            if (found := number(item)) is not None:
+                gauge.labels(environment, item.kind, item.place, item.owner).inc(float(found))
+    return generate_latest(registry).decode()

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import OWED_OVERDUE, Diagnostic, Span, warning
+from reconciler.core.percents import Grow
 from reconciler.core.saved import Saved
 from reconciler.core.spans import parse_span
 from reconciler.core.words import soon
@@ -125,17 +126,6 @@ class Ignore(Struct, frozen=True):
     reason: str
     until: date | None
     path: Path
-
-
-class Grow(Struct, frozen=True):
-    """How a resource is made larger within its range, before it is full.
-
-    `at`: how full it then is, and `by`: how much larger it gets, both in percent of what it has.
-    """
-
-    at: int
-    by: int
-    most_gb_per_day: int
 
 
 class Relocation(Struct, frozen=True):

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from reconciler.approvals.in_force import Terms, rules_count
 from reconciler.approvals.windows import Windows
-from reconciler.core.diagnostics import Diagnostic, Severity, Span, as_warning, error
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, as_warning, error, warning
 from reconciler.core.model import (
+    ALERT_AT,
     DELETION_SENT,
     Address,
     Change,
+    Effect,
     FieldChange,
     Observation,
     Resource,
@@ -23,13 +25,12 @@ from reconciler.core.model import (
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
-from reconciler.drift.filling import filling
 from reconciler.drift.unrecorded import left_open, unrecorded
 from reconciler.drills.results import Proof, findings, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, Look, TakesSpace, is_remade, located
+from reconciler.kinds.roles import HasObjectives, HoldsData, Look, is_remade, located, most_gb
 from reconciler.moves.records import follow_moves
 from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
@@ -39,9 +40,11 @@ from reconciler.planning.drift import change_of, drift_of, unmanaged_change, war
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
+from reconciler.project.looks import recorded_looks
 from reconciler.project.project import Project, read_all
 from reconciler.project.records import Older
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
+from reconciler.project.trends import trend_of, when_full
 from reconciler.state.store import State
 
 NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
@@ -223,7 +226,7 @@ class _Comparison:
                 return
             if live.present and (change := unmanaged_change(kind, record, resource, live)) is not None:
                 self.unmanaged.append(change)
-        if live is not None and live.present and kind.role(TakesSpace) is not None:
+        if live is not None and live.present and kind.role(HoldsData) is not None:
             self.fills[record.address] = Look.of(live, at)
         if not self.more.ask(kind, found, subject):
             self._judge(found)
@@ -233,10 +236,7 @@ class _Comparison:
         kind = self.kinds[found.record.address.kind]
         change, ignored = drift_of(kind, found.record, found.resource, found.live)
         self.remarks += ignored
-        look = self.fills.get(found.record.address)
-        if look is not None and (full := filling(kind, found.record, found.resource, look, self.state)):
-            missed = [*missed, full[0]]
-            self.remarks.append(full[1])
+        missed = [*missed, *self._filling(kind, found)]
         if missed:
             fields = [*(change.fields if change is not None else ()), *missed]
             change = change_of(kind, found.record, found.resource, fields)
@@ -244,6 +244,24 @@ class _Comparison:
             self.remarks += warnings_of(kind, found.record, found.resource, change.fields)
             self.changes.append(change)
             self.drifted[change.address] = found
+
+    def _filling(self, kind: Kind, found: Drifted) -> Iterator[FieldChange]:
+        """The missed `alert_at`, if it is missed. Warns of it with the time when the object will be full."""
+        address, resource, look = found.record.address, found.resource, self.fills.get(found.record.address)
+        allowed = resource.objectives.get(ALERT_AT) if resource is not None else None
+        percent = look.percent if look is not None else None
+        if resource is None or look is None or allowed is None or percent is None or percent < allowed:
+            return
+        trend = trend_of((*recorded_looks(self.state, kind.name, found.record.id), look))
+        cure = "make it larger, or remove data"
+        if (grow := resource.grow) is not None:
+            most = most_gb(kind, resource.spec)
+            cure = f"an apply makes it larger at {grow.at} %, up to {most} GB; or remove data"
+        full = when_full(trend, look.total_bytes or 0)
+        message = f"`{address}` ({found.record.id}): {look}; {full}"
+        span = resource.span("metadata", "name")
+        self.remarks.append(warning("volume-filling", message, span, help=cure, about=(address,)))
+        yield FieldChange(ALERT_AT, f"{allowed}%", f"{percent}%", Effect.REFUSED)
 
     async def result(self) -> Drift:
         """Make the drift of all answers."""

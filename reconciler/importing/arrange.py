@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reconciler.core.model import SCRATCH_NAME, Address, Path
 from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import Declared, Restorable, holds_secrets
+from reconciler.kinds.roles import Declared, HoldsData, holds_secrets
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63
@@ -37,8 +37,6 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
     for live in found:
         given = known.given(live)
         declared = live.kind.declare(live.item, live.place, given)
-        if declared is None:
-            continue
         if not live.item.present:
             state = getattr(live.item, "state", None) or getattr(live.item, "status", None)
             skipped.append(Skipped(live, "gone", f"it is {state}"))
@@ -87,7 +85,7 @@ def _unusable(live: Live, declared: Declared) -> str:
 
 def _of_a_drill(live: Live, declared: Declared) -> str:
     """The reason why an object with a name that drills give is left alone; "" for any other."""
-    scratch = live.kind.role(Restorable) is not None and (declared.name or "").startswith(SCRATCH_NAME)
+    scratch = live.kind.role(HoldsData) is not None and (declared.name or "").startswith(SCRATCH_NAME)
     return "its name is one that restore drills give" if scratch else ""
 
 

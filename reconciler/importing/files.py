@@ -29,6 +29,18 @@ _HEAD = (
 )
 
 
+class Present(Struct, frozen=True):
+    """The manifests that are there, as the environment has them; their names are relative to `root`.
+
+    `load`: loads them together with further paths. `elsewhere`: addresses that only other environments have.
+    """
+
+    root: Path
+    load: Callable[[Sequence[str]], Loaded]
+    loaded: Loaded
+    elsewhere: frozenset[Address] = frozenset()
+
+
 class Planned(Struct, frozen=True):
     """One file of an import, and the entries that it gets."""
 
@@ -75,14 +87,10 @@ def _refuse_overlay_of_another(config: ProjectSettings, folder: Path) -> None:
     )
 
 
-def declared(
-    config: ProjectSettings, folder: Path | None
-) -> tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]:
-    """Load the configured manifests and those in `folder`, where one is given, as the environment has them.
+def declared(config: ProjectSettings, folder: Path | None) -> Present:
+    """Load the configured manifests and those in `folder`, where one is given.
 
-    Returns a function that loads them together with further paths; the loaded manifests; and the addresses
-    that only other environments have. Raises ManifestError when they hold errors, since nobody can tell then
-    which objects are new.
+    Raises ManifestError when they hold errors, since nobody can tell then which objects are new.
     """
     if folder is not None:
         _refuse_overlay_of_another(config, folder)
@@ -105,17 +113,16 @@ def declared(
     here = {resource.address for resource in loaded.resources}
     left = former_addresses(base.policies).values()
     there = {*(resource.address for resource in base.resources), *chain.from_iterable(left)}
-    return read, loaded, frozenset(there - here)
+    return Present(config.root, read, loaded, frozenset(there - here))
 
 
 # --- the manifests to write ---
 
 
-def arrange(new: Sequence[Entry], *, check: Callable[[str], Loaded], out: Path, root: Path) -> list[Planned]:
+def arrange(new: Sequence[Entry], present: Present, out: Path) -> list[Planned]:
     """Plan the files of the entries, below `out`. Nothing is written.
 
-    `check` loads the present manifests together with those in a folder. Raises Refused when they are not
-    valid.
+    Raises Refused when they are not valid together with the present manifests.
     """
     groups: dict[str, list[Entry]] = {}
     for entry in new:
@@ -133,11 +140,11 @@ def arrange(new: Sequence[Entry], *, check: Callable[[str], Loaded], out: Path, 
             held = (before or b"").decode("utf-8-sig", errors="replace").splitlines()
             head = [line for line in remarks if comment(line) not in held]  # noqa: B023 - called at once
             if before is None:
-                head.insert(0, modeline(out, root))
+                head.insert(0, modeline(out, present.root))
             return write(documents, head=head, follows=before is not None)
 
         planned.append(Planned(prepare(out, stem, text, reserved), groups[stem]))
-    _validate(planned, check, root)
+    _validate(planned, present)
     return planned
 
 
@@ -166,15 +173,15 @@ def _never_returned(entries: Sequence[Entry]) -> Iterator[str]:
             yield f"{kind.name}: the platform never shows {names}: unknown here, and never compared."
 
 
-def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded], root: Path) -> None:
+def _validate(planned: Sequence[Planned], present: Present) -> None:
     """Load the new texts from temporary files. Raises Refused, with the names of the files to be written."""
     meant = {}  # the name of the file to be written, by the name of the temporary one
     with tempfile.TemporaryDirectory() as folder:
         for number, file in enumerate(planned):
             temporary = Path(folder) / f"{number:06}-{file.change.path.name}"
             temporary.write_text(file.change.added, encoding="utf-8")
-            meant[name_of(str(temporary), root)] = name_of(str(file.change.path), root)
-        loaded = check(folder)
+            meant[name_of(str(temporary), present.root)] = name_of(str(file.change.path), present.root)
+        loaded = present.load([folder])
     problems = [_renamed(item, meant) for item in loaded.diagnostics if item.severity is Severity.ERROR]
     if problems:
         raise Refused(

@@ -76,26 +76,24 @@ class Known:
     other_environments: frozenset[Address] = frozenset()  # addresses in manifests of other environments
     siblings: Siblings = field(default_factory=Siblings)
     _declared: dict[Address, Resource] = field(init=False)
-    _adopted: dict[tuple[str, str], Address] = field(init=False)
-    _recorded: dict[tuple[str, str], Address] = field(init=False)
-    _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
-    _secrets: dict[tuple[str | None, str], Address] = field(init=False)
+    _owners: dict[tuple[str, str], Address] = field(init=False)
+    _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False, default_factory=dict)
+    _secrets: dict[tuple[str | None, str], Address] = field(init=False, default_factory=dict)
     _former: dict[Address, list[Address]] = field(init=False)
-    _wanted: dict[tuple[str, str | None], tuple[Matches, list[Resource]]] = field(init=False)
+    _wanted: dict[tuple[str, str | None], tuple[Matches, list[Resource]]] = field(
+        init=False, default_factory=dict
+    )
     _giving: Giving = field(init=False)
-    _given: dict[tuple[str, str | None], Sequence[Given]] = field(init=False)
+    _given: dict[tuple[str, str | None], Sequence[Given]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._recorded = {(address.kind, record.id): address for address, record in self.records.items()}
-        self._adopted = {}
-        self._unbound, self._secrets = {}, {}
-        self._wanted, self._given = {}, {}
+        self._owners = {(address.kind, record.id): address for address, record in self.records.items()}
         self._giving = Giving(self.policies, find_policies())
         self._former = former_addresses(self.policies)
         for resource in self.resources:
             address = resource.address
             if resource.adopt_id is not None:
-                self._adopted[address.kind, resource.adopt_id] = address
+                self._owners[address.kind, resource.adopt_id] = address
             elif address not in self.records:
                 self._unbound.setdefault((address.kind, address.app), []).append(resource)
         self._declared = {resource.address: resource for resource in self.resources}
@@ -117,25 +115,21 @@ class Known:
 
     def is_new(self, live: Live) -> bool:
         """Whether no manifest or record has the id of `live`."""
-        key = (live.kind.name, live.id)
-        return bool(live.item.present) and key not in self._adopted and key not in self._recorded
+        return bool(live.item.present) and self.owner(live) is None
 
     def owner(self, live: Live) -> Address | None:
-        """The address of a manifest or record that has the id of `live`."""
-        key = (live.kind.name, live.id)
-        return self._adopted.get(key) or self._recorded.get(key)
+        """The address of a manifest, or else of a record, that has the id of `live`."""
+        return self._owners.get((live.kind.name, live.id))
 
     def left_out(self, live: Live, declared: Declared) -> Skipped | None:
         """The reason why `live` is not new: its owner, or the manifest that may mean it. None: it is new."""
         kind, app = live.kind, live.place if live.kind.in_app else None
         if declared.skeleton:
             return self._known_name(live, Address(kind.name, live.id, app))
-        owner = self._adopted.get((kind.name, live.id))
-        if owner is not None:
-            return Skipped(live, "known", f"it is declared as `{owner}`")
-        owner = self._recorded.get((kind.name, live.id))
+        owner = self.owner(live)
         if owner is not None and owner in self._declared:
-            return Skipped(live, "known", f"it is recorded as `{owner}`")
+            said = "declared" if self._declared[owner].adopt_id == live.id else "recorded"
+            return Skipped(live, "known", f"it is {said} as `{owner}`")
         if owner is not None:
             plan = command("plan")
             why = (

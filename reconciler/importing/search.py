@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
-from reconciler.importing.ownership import Live
+from reconciler.importing.ownership import Known, Live
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Importable
 from reconciler.project.project import Project, read_all
@@ -35,18 +35,6 @@ class Wanted(Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
 
 
-class Found(Struct, frozen=True):
-    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects.
-
-    `at`: the platform's time of the newest answer; None without any.
-    """
-
-    live: Sequence[Live]
-    by_id: frozenset[tuple[str, str, str]]
-    problems: Sequence[Diagnostic]
-    at: datetime | None = None
-
-
 def _importable() -> list[Importable]:
     return [role for kind in find_kinds().values() if (role := kind.role(Importable)) is not None]
 
@@ -59,20 +47,19 @@ def meaning(word: str) -> Literal["app", "id", "either"]:
     return "app"
 
 
-async def find_live(
-    project: Project, wanted: Wanted, *, known_apps: Sequence[str], is_new: Callable[[Live], bool]
-) -> Found:
+async def find_live(project: Project, wanted: Wanted, known: Known | None = None) -> "Search":
     """Find the objects that `wanted` names, once each.
 
-    `known_apps`: the apps in which an id without an app is searched. `is_new`: whether an object from a list
-    that shows ids and names only needs a read of its own. Raises ReconcilerError when the capability for a
-    wanted list is missing.
+    An id without an app is searched in the apps of `known`. An object from a list that shows ids and names
+    only is read by itself, unless `known` has it. Raises ReconcilerError if the capability for a list that is
+    wanted is missing.
     """
-    search = _Search(project, wanted, known_apps)
+    search = Search(project, wanted, known.apps() if known is not None else ())
     search.check_capabilities()
     await search.read(search.first_reads())
     listed = [live for slug in wanted.organizations for live in search.organization(slug)]
-    await search.read(read for live in listed if is_new(live) for read in search.details(live))
+    new = [live for live in listed if known is None or known.is_new(live)]
+    await search.read(read for live in new for read in search.details(live))
     found = [detailed for live in listed for detailed in search.detailed(live)]
     for app in wanted.apps:
         found += search.app(app)
@@ -84,15 +71,21 @@ async def find_live(
         found += search.object(id, [app])
     for id in wanted.ids:
         found += search.object(id, search.apps_of_ids)
-    unique = {live.key: live for live in found}
-    return Found(list(unique.values()), frozenset(search.by_id), search.problems, search.at)
+    search.live = list({live.key: live for live in found}.values())
+    return search
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
+    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects.
+
+    `at`: the platform's time of the newest answer; None without any.
+    """
+
     project: Project
     wanted: Wanted
     known_apps: Sequence[str]
+    live: Sequence[Live] = ()
     problems: list[Diagnostic] = field(default_factory=list)
     by_id: set[tuple[str, str, str]] = field(default_factory=set)
     at: datetime | None = None
@@ -129,7 +122,7 @@ class _Search:
         for app in (*(app for app, _ in self.wanted.objects), *self.apps_of_ids):
             yield from (read for _, read in self._lists(app, self.kinds))
         for slug in self.wanted.organizations:
-            yield from (read for _, read in self._organization_lists(slug))
+            yield from (read for _, read in self._lists(slug, self.kinds, in_app=False))
         for id in (*self.wanted.alone, *self.wanted.either):
             yield from (read for _, read in self._singles(id))
 
@@ -146,15 +139,11 @@ class _Search:
     def _of_whole_apps(self) -> list[Importable]:
         return [kind for kind in self.kinds if not kind.import_when_asked or kind.name in self.wanted.kinds]
 
-    def _lists(self, app: str, kinds: Sequence[Importable]) -> Iterator[tuple[Importable, Read]]:
+    def _lists(
+        self, place: str, kinds: Sequence[Importable], *, in_app: bool = True
+    ) -> Iterator[tuple[Importable, Read]]:
         for kind in kinds:
-            read = kind.listing(app, self.project.capabilities) if kind.in_app else None
-            if read is not None:
-                yield kind, read
-
-    def _organization_lists(self, slug: str) -> Iterator[tuple[Importable, Read]]:
-        for kind in self.kinds:
-            read = None if kind.in_app else kind.listing(slug, self.project.capabilities)
+            read = kind.listing(place, self.project.capabilities) if kind.in_app is in_app else None
             if read is not None:
                 yield kind, read
 
@@ -167,7 +156,7 @@ class _Search:
     # --- what the answers hold ---
 
     def organization(self, slug: str) -> Iterator[Live]:
-        for kind, read in self._organization_lists(slug):
+        for kind, read in self._lists(slug, self.kinds, in_app=False):
             yield from self._objects(kind, slug, read, f"{kind.name}s of `{slug}`")
 
     def details(self, live: Live) -> Iterator[Read]:

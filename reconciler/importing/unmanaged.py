@@ -10,16 +10,14 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
-from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.execution.open_intents import parse_intent
 from reconciler.importing.arrange import Entry, sort_out
-from reconciler.importing.files import Planned
+from reconciler.importing.files import Planned, Present
 from reconciler.importing.ownership import Known, Live, Skipped
 from reconciler.importing.search import Wanted, find_live
 from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of
-from reconciler.manifests.load import Loaded
 from reconciler.moves.records import follow_moves
 from reconciler.project.gather import read_siblings
 from reconciler.project.project import Project
@@ -43,37 +41,25 @@ class Unmanaged(Struct, frozen=True):
     reported: frozenset[tuple[str, str, str]]
 
 
-async def know(
-    project: Project, state: State, loaded: Loaded, root: Path, other_environments: frozenset[Address]
-) -> Known:
-    """The owners of objects: `state` after the moves, other environments, and the parameters of an import."""
-    kinds = find_kinds()
+async def know(project: Project, state: State, present: Present) -> Known:
+    """The owners of objects: the manifests, `state` after their moves, and other environments."""
+    kinds, loaded = find_kinds(), present.loaded
     return Known(
         loaded.resources,
         follow_moves(kinds, loaded.policies, loaded.resources, state.records).records,
         loaded.policies,
         kinds,
-        _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
-        other_environments,
+        _skeletons(present) if "secrets.list" in project.capabilities else frozenset(),
+        present.elsewhere,
         await read_siblings(project.environments),
     )
 
 
-async def find_unmanaged(
-    project: Project,
-    loaded: Loaded,
-    wanted: Wanted,
-    root: Path,
-    other_environments: frozenset[Address] = frozenset(),
-) -> Unmanaged:
-    """Find the unmanaged objects among those that are wanted.
-
-    `loaded`: all manifests that may declare such an object, named relative to `root`. `other_environments`:
-    their addresses, which new manifests must not use either.
-    """
+async def find_unmanaged(project: Project, present: Present, wanted: Wanted) -> Unmanaged:
+    """Find the unmanaged objects among those that are wanted."""
     state = await project.store.load()
-    known = await know(project, state, loaded, root, other_environments)
-    found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
+    known = await know(project, state, present)
+    found = await find_live(project, wanted, known)
     doubtful, open_calls = doubtful_objects(found.live, state)
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]
@@ -89,11 +75,11 @@ async def find_unmanaged(
     return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)), frozenset(reported))
 
 
-def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
+def _skeletons(present: Present) -> frozenset[str]:
     """The addresses in comments of manifests, in the form that comments show."""
     found: set[str] = set()
-    for name in loaded.files:
-        found |= {address.decode() for address in _SKELETON.findall((root / name).read_bytes())}
+    for name in present.loaded.files:
+        found |= {address.decode() for address in _SKELETON.findall((present.root / name).read_bytes())}
     return frozenset(found)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import Annotated, Literal
 
 from msgspec import Struct
@@ -12,12 +13,12 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.words import counted, in_words
 from reconciler.importing.arrange import Entry
+from reconciler.kinds.roles import GIB, Look
 from reconciler.reports.escape import page_text
 from reconciler.reports.fragments import AddressText, ContextJson, DiagnosticJson, Json, Moment, Whole, says
 from reconciler.reports.report import InventoryReport
 from reconciler.reports.verdict import CENT
 
-_GIB = 2**30
 _COLUMNS = ("object", "owner", "where", "size", "machine", "copies", "a month", "removal")
 
 
@@ -56,9 +57,7 @@ class ItemJson(Json, frozen=True, kw_only=True):
     @property
     def cost(self) -> Decimal | None:
         """What it costs in a month with its copies; None where nothing of it has a price."""
-        of_copies = self.copies.monthly if self.copies is not None else None
-        known = [each for each in (self.monthly, of_copies) if each is not None]
-        return sum(known, Decimal()) if known else None
+        return _sum((self.monthly, self.copies.monthly if self.copies is not None else None))
 
 
 class UnpricedJson(Json, frozen=True):
@@ -71,7 +70,7 @@ class InventoryJson(Json, frozen=True, kw_only=True):
     format_version: Literal["1"]
     context: ContextJson
     objects: tuple[ItemJson, ...]
-    monthly: Annotated[Decimal | None, says("Of all that has a price; null without prices.")]
+    monthly: Annotated[Decimal | None, says("Of all that has a price; null where nothing has.")]
     unpriced: tuple[UnpricedJson, ...]
     files: Annotated[tuple[str, ...], says("Manifests that propose a removal.")]
     diagnostics: tuple[DiagnosticJson, ...]
@@ -85,40 +84,38 @@ class Inventory(Struct, frozen=True):
     removals: Sequence[Entry]
     problems: Sequence[Diagnostic]
     context: Context
-    is_priced: bool
 
 
 def inventory_report(found: Inventory, files: Sequence[str]) -> InventoryReport:
     """`files`: the manifests of removals that were written."""
-    places: dict[str, list[ItemJson]] = {}
-    for item in sorted(found.items, key=lambda item: (item.place, item.kind, item.name or "", item.id)):
-        places.setdefault(item.place, []).append(item)
-    tables = {place: [_cells(item, found.context.at) for item in items] for place, items in places.items()}
-    lines = []
-    for place, rows in tables.items():
-        lines.append(f"{place}: {_total(places[place], priced=found.is_priced)}")
+    items = sorted(found.items, key=lambda item: (item.place, item.kind, item.name or "", item.id))
+    tables, lines = dict[str, Sequence[Sequence[str]]](), list[str]()
+    for place, group in groupby(items, lambda item: item.place):
+        of_place = list(group)
+        rows = [_cells(item, found.context.at) for item in of_place]
+        tables[place] = [_COLUMNS, *rows]
+        lines.append(f"{place}: {_total(of_place)}")
         lines += [f"  {row[0]}: {'; '.join(filter(None, row[1:]))}" for row in rows]
     lines += [f"unpriced: {counted(each.count, each.kind)} in {each.region}" for each in found.unpriced]
     lines += [f"Wrote {file}: a change for a pull request. Nothing is removed." for file in files]
-    total = f"Inventory: {_total(found.items, priced=found.is_priced)}."
+    total = f"Inventory: {_total(items)}."  # first and last, as in all reports
     document = {
-        "objects": [item for items in places.values() for item in items],
-        "monthly": _monthly(found.items) if found.is_priced else None,
+        "objects": items,
+        "monthly": _sum(item.cost for item in items),
         "unpriced": found.unpriced,
         "files": files,
         "diagnostics": DiagnosticJson.all_of(found.problems),
     }
     return InventoryReport(
         document=document,
-        text=page_text([*lines, total]),
-        total=total,
-        tables={place: [_COLUMNS, *rows] for place, rows in tables.items()},
+        text=page_text([total, *lines, total]),
+        tables=tables,
         context=found.context,
         diagnostics=tuple(found.problems),
     )
 
 
-def _total(items: Sequence[ItemJson], *, priced: bool) -> str:
+def _total(items: Sequence[ItemJson]) -> str:
     """`2 Volumes, 4 Snapshots, 13 GB, 1 undeclared, 1 without a machine; 1.95 a month`."""
     counts = Counter(item.kind for item in items)
     for copies in (item.copies for item in items if item.copies is not None):
@@ -129,29 +126,29 @@ def _total(items: Sequence[ItemJson], *, priced: bool) -> str:
     parts += [f"{number} {owner}" for owner, number in sorted(marks.items())]
     if number := sum(item.attached is False for item in items):
         parts.append(f"{number} without a machine")
-    return ", ".join(parts) + (f"; {_monthly(items).quantize(CENT)} a month" if priced else "")
+    monthly = _sum(item.cost for item in items)
+    return ", ".join(parts) + (f"; {monthly.quantize(CENT)} a month" if monthly is not None else "")
 
 
-def _monthly(items: Iterable[ItemJson]) -> Decimal:
-    return sum((item.cost or Decimal() for item in items), Decimal())
+def _sum(prices: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum of those that are known; None where none is."""
+    known = [price for price in prices if price is not None]
+    return sum(known, Decimal()) if known else None
 
 
 def _cells(item: ItemJson, at: datetime) -> Sequence[str]:
     """One text for each column; "" where there is nothing to say."""
     known, copies = item.address or f"{item.kind} {item.name or ''}".strip(), item.copies
-    size = f"{item.size_gb} GB" if item.size_gb is not None else ""
-    if item.total_bytes and item.used_bytes is not None:
-        size += f", {item.used_bytes / _GIB:.1f} GB used ({100 * item.used_bytes // item.total_bytes} %)"
-    machine = "" if item.attached is None else "has a machine"
-    if item.attached is False:
-        since = _day(item.detached_since, at) if item.detached_since is not None else "not recorded"
-        machine = f"without a machine since: {since}"
+    size = [f"{item.size_gb} GB"] if item.size_gb is not None else []
+    size.append(str(Look(at, item.size_gb, item.used_bytes, item.total_bytes)))
+    since = _day(item.detached_since, at) if item.detached_since is not None else "not recorded"
+    machines = {None: "", True: "has a machine", False: f"without a machine since: {since}"}
     return (
         f"{known} ({item.id})",
         item.owner,
         " ".join(filter(None, (item.region, item.plan))),
-        size,
-        machine,
+        ", ".join(filter(None, size)),
+        machines[item.attached],
         _copies(copies, at) if copies is not None else "",
         f"{item.cost.quantize(CENT)} a month" if item.cost is not None else "",
         item.removal,
@@ -161,7 +158,7 @@ def _cells(item: ItemJson, at: datetime) -> Sequence[str]:
 def _copies(copies: CopiesJson, at: datetime) -> str:
     known = [("newest", copies.newest), ("oldest", copies.oldest)]
     ages = "".join(f", {word} {_day(moment, at)}" for word, moment in known if moment is not None)
-    return f"{counted(copies.count, copies.kind)}, {copies.bytes / _GIB:.1f} GB{ages}"
+    return f"{counted(copies.count, copies.kind)}, {copies.bytes / GIB:.1f} GB{ages}"
 
 
 def _day(moment: datetime, at: datetime) -> str:

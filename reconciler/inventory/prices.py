@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.core.diagnostics import Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ManifestError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import TakesSpace
+from reconciler.kinds.roles import HoldsData
 from reconciler.manifests.files import lies_in, name_of, outside_root
 from reconciler.project.files import read_file
 from reconciler.project.settings import ProjectSettings
@@ -31,7 +31,6 @@ from reconciler.state.store import State
 
 UNITS = ("GB-month", "month")
 _ANY = ("", "*")
-_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _MOST_BYTES = 100_000  # less than the csv module takes as one value
 
 
@@ -74,11 +73,7 @@ def read_prices(path: Path, root: Path) -> Prices:
     name, data = name_of(str(path), root), read_file(path, _MOST_BYTES + 1)
     text = data.decode("utf-8-sig", "replace") if len(data) <= _MOST_BYTES else ""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    problems = [
-        error("bad-price", message, Span(name, number, column, column + len(value)))
-        for number, line in lines[1:]
-        for column, value, message in _mistakes(line)
-    ]
+    problems = [problem for number, line in lines[1:] for problem in _mistakes(name, number, line)]
     if not lines or tuple(_cells(lines[0][1])) != Row._fields or "\ufffd" in text:
         wanted = f"the first line must be `{','.join(Row._fields)}`, in a UTF-8 file of at most 100 kB"
         problems = [error("bad-price", wanted, Span(name, 1, 1, 1))]
@@ -91,33 +86,30 @@ def _cells(line: str) -> Sequence[str]:
     return [cell.strip() for cell in next(csv.reader([line]))]
 
 
-def _mistakes(line: str) -> Iterator[tuple[int, str, str]]:
-    """What is wrong in a line: the column from 1, the value, and why."""
-    cells, start = _cells(line), 0
-    if len(cells) != len(Row._fields):
-        yield 1, line, f"expected {len(Row._fields)} values, found {len(cells)}"
+def _mistakes(file: str, number: int, line: str) -> Iterator[Diagnostic]:
+    kinds = [word for kind, role in _priced().items() for word in (kind, role.copies)]
+    wanted = (  # of each value
+        (rf"\*?|(?i:{'|'.join(kinds)})(/.*)?", f"a kind that has a price; there are {', '.join(kinds)}"),
+        (".*", ""),
+        ("|".join(UNITS), f"a unit; there are {' and '.join(UNITS)}"),
+        (r"[0-9]{1,12}(\.[0-9]{1,12})?", "a price; one looks like 0.15"),
+    )
+    cells, column = _cells(line), 1
+    if len(cells) != len(wanted):
+        whole = Span(file, number, 1, 1 + len(line))
+        yield error("bad-price", f"expected {len(wanted)} values, found {len(cells)}", whole)
         return
-    for key, value in zip(Row._fields, cells, strict=True):
-        start = max(line.find(value, start), start)
-        if message := _mistake(key, value):
-            yield start + 1, value, message
-        start += len(value)
+    for value, (pattern, what) in zip(cells, wanted, strict=True):
+        column = max(line.find(value, column - 1) + 1, column)
+        if not re.fullmatch(pattern, value):
+            yield error(
+                "bad-price", f"`{value}` is not {what}", Span(file, number, column, column + len(value))
+            )
+        column += len(value)
 
 
-def _mistake(key: str, value: str) -> str:
-    """What is wrong with the value in the column `key`; "" for nothing."""
-    if key == "price" and not _AMOUNT.fullmatch(value):
-        return f"`{value}` is not a price; one looks like 0.15"
-    if key == "unit" and value not in UNITS:
-        return f"`{value}` is not a unit; there are {' and '.join(UNITS)}"
-    known = [word for kind, role in _priced().items() for word in (kind, role.copies)]
-    if key == "kind" and value.partition("/")[0].casefold() not in (*_ANY, *map(str.casefold, known)):
-        return f"`{value}` is not a kind that has a price; there are {', '.join(known)}"
-    return ""
-
-
-def _priced() -> Mapping[str, TakesSpace]:
-    found = {name: kind.role(TakesSpace) for name, kind in find_kinds().items()}
+def _priced() -> Mapping[str, HoldsData]:
+    found = {name: kind.role(HoldsData) for name, kind in find_kinds().items()}
     return {name: role for name, role in found.items() if role is not None}
 
 

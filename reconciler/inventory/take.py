@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
@@ -13,14 +12,14 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Deletion, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.arrange import Entry, sort_out
+from reconciler.importing.files import Present
 from reconciler.importing.ownership import Known, Live
 from reconciler.importing.search import Wanted, find_live
 from reconciler.importing.unmanaged import doubtful_objects, know
 from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson
 from reconciler.inventory.prices import Prices
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Importable, Look, Restorable, TakesSpace
-from reconciler.manifests.load import Loaded
+from reconciler.kinds.roles import HoldsData, Importable, Look
 from reconciler.project.identity import require_state
 from reconciler.project.looks import looks_at, record_looks, recorded_looks
 from reconciler.project.project import Project, read_all
@@ -31,10 +30,8 @@ _GAP = timedelta(days=2)  # what nobody looked at for longer may have had one in
 
 async def take_inventory(
     project: Project,
-    loaded: Loaded,
+    present: Present,
     origin: Origin,
-    root: Path,
-    other_environments: frozenset[Address],
     *,
     prices: Prices | None,
     records: bool,
@@ -42,15 +39,15 @@ async def take_inventory(
 ) -> Inventory:
     """Look at all apps and organizations that manifests and state name. `records`: keep the looks.
 
-    `loaded`, `other_environments`: as for an import. `proposes`: say of each undeclared object whether its
-    removal can be proposed. Raises ReconcilerError where nothing can be read, or the looks cannot be kept.
+    `proposes`: say of each undeclared object whether its removal can be proposed. Raises ReconcilerError if
+    nothing can be read, or the looks cannot be kept.
     """
     state = await (require_state(project) if records else project.store.load())
-    known = await know(project, state, loaded, root, other_environments)
+    known = await know(project, state, present)
     wanted, unlisted = _wanted(known, project.capabilities)
-    found = await find_live(project, wanted, known_apps=(), is_new=lambda live: True)
+    found = await find_live(project, wanted)
     at = found.at or project.clock.now()
-    there = [live for live in found.live if live.kind.role(TakesSpace) is not None and live.item.present]
+    there = [live for live in found.live if live.kind.role(HoldsData) is not None and live.item.present]
     doubtful, open_calls = doubtful_objects(there, state)
     copies, unread = await _copies(project, there)
     items: dict[tuple[str, str, str], ItemJson] = {}
@@ -77,7 +74,6 @@ async def take_inventory(
         removals,
         [each for each in problems if each.code != "import-not-found"],  # what is gone, drift tells
         replace(project.context(origin, state.lineage), at=at),
-        prices is not None,
     )
 
 
@@ -104,28 +100,25 @@ async def _copies(
     project: Project, there: Sequence[Live]
 ) -> tuple[Mapping[tuple[str, str, str], CopiesJson], Sequence[Diagnostic]]:
     """The usable copies of each object, by a GET each; errors for those that cannot be read."""
-    reads: dict[Read, tuple[Live, Restorable]] = {}
+    reads: dict[Read, tuple[Live, HoldsData]] = {}
     for live in there:
-        role = live.kind.role(Restorable)
+        role = live.kind.role(HoldsData)
         if role is not None and not live.item.bad_id:
             address = Address(live.kind.name, "-", live.place if live.kind.in_app else None)
             details = role.details(address, live.id, project.capabilities)
             reads |= dict.fromkeys(details.values(), (live, role))
+    answers: dict[Read, Observation] = {}
+    await read_all(project, list(reads), answers.__setitem__)
     found, problems = dict[tuple[str, str, str], CopiesJson](), list[Diagnostic]()
-
-    def take(read: Read, observation: Observation) -> None:
-        live, role = reads[read]
-        if not observation.complete:
-            what = f"cannot read {role.copies}s of {live}: {observation.problem}"
+    for read, (live, role) in reads.items():
+        if not answers[read].complete:
+            what = f"cannot read {role.copies}s of {live}: {answers[read].problem}"
             problems.append(error("unreadable", what))
-            return
-        made = [one for item in observation.objects if (one := role.copied(item)) is not None]
-        times = [at for at, _ in made]
+            continue
+        made = [one for item in answers[read].objects if (one := role.copied(item)) is not None]
+        times, total = [at for at, _ in made], sum(size for _, size in made)
         newest, oldest = max(times, default=None), min(times, default=None)
-        total = sum(size for _, size in made)
         found[live.key] = CopiesJson(role.copies, len(made), total, newest, oldest)
-
-    await read_all(project, list(reads), take)
     return found, problems
 
 

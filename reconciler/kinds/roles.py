@@ -234,6 +234,9 @@ class HasObjectives(ABC):
         """Return when every objective will be missed if nothing is done, or since when it has been."""
 
 
+GIB = 2**30
+
+
 class Look(Struct, frozen=True):
     """One look at one object. Sizes in bytes, but `size_gb`; None where the platform does not tell.
 
@@ -261,45 +264,15 @@ class Look(Struct, frozen=True):
         """How full it is: `8.6 of 10.0 GB used (86 %)`; "" where that is not known."""
         if self.used_bytes is None or not self.total_bytes:
             return ""
-        used, total = (amount / 2**30 for amount in (self.used_bytes, self.total_bytes))
+        used, total = (amount / GIB for amount in (self.used_bytes, self.total_bytes))
         return f"{used:.1f} of {total:.1f} GB used ({self.percent} %)"
-
-
-class TakesSpace(ABC):
-    """Its objects take space that is paid for, and looks at them are kept."""
-
-    model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
-    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
-
-    @abstractmethod
-    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
-        """Return the size of an object, by the fields of a manifest or record; None: not known."""
-
-    @abstractmethod
-    def copied(self, copy: Any) -> tuple[datetime, int] | None:
-        """Return when a copy was made, and its bytes; None for one that cannot be used."""
-
-
-class FillsUp(TakesSpace):
-    """Its objects fill up, and grow to the upper end of a range."""
-
-    @abstractmethod
-    def most_gb(self, spec: Any) -> int | None:
-        """Return the upper end of the range in GB; None where the manifest gives none."""
-
-    @abstractmethod
-    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
-        """Return the value in the manifest, and its path, by which an object of `size_gb` gets larger.
-
-        At most `enough_gb`, and within its range. None: no manifest makes it larger.
-        """
 
 
 def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic]:
     """Yield an error for a name that only drills give."""
     names = {"metadata": resource.address.name, "spec": getattr(resource.spec, "name", None)}
     for block, name in names.items():
-        if name is not None and name.startswith(SCRATCH_NAME) and kind.role(Restorable) is not None:
+        if name is not None and name.startswith(SCRATCH_NAME) and kind.role(HoldsData) is not None:
             yield error(
                 "bad-name",
                 f"`{name}` is a name that only restore drills give: they delete what they find under it",
@@ -317,8 +290,22 @@ class HasDetails(ABC):
         """Return more GETs whose answers `show` prints, by name."""
 
 
-class Restorable(HasDetails, TakesSpace):
-    """Its objects can be restored into a new one, which is what a drill proves."""
+class HoldsData(HasDetails):
+    """Its objects hold data: they take space that is paid for, and looks at them are kept.
+
+    They can be restored into a new one, which is what a drill proves.
+    """
+
+    model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
+    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
+
+    @abstractmethod
+    def size_gb(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the size of an object, by the fields of a manifest or record; None: not known."""
+
+    @abstractmethod
+    def copied(self, copy: Any) -> tuple[datetime, int] | None:
+        """Return when a copy was made, and its bytes; None for one that cannot be used."""
 
     @abstractmethod
     def why_no_drill(self, capabilities: frozenset[str], *, newest: bool) -> str:
@@ -331,6 +318,16 @@ class Restorable(HasDetails, TakesSpace):
     def endpoint(self, live: Any, name: str) -> tuple[str, int] | None:
         """Return host and port of the endpoint `name` of a restored object; None: nobody can look into it."""
         return None
+
+
+class FillsUp(HoldsData):
+    """Its objects fill up. Their `spec.size_gb` is a size or a range, to the upper end of which they grow."""
+
+    largest_gb: ClassVar[int]
+
+    @abstractmethod
+    def most_gb(self, spec: Any) -> int | None:
+        """Return the upper end of the range in GB; None where the manifest gives none."""
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:

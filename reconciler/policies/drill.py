@@ -19,7 +19,7 @@ from reconciler.core.spans import SpanText
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import TEXT_PATTERN, Locate, Spec
-from reconciler.kinds.roles import NamesResources, Restorable, SendsSecret
+from reconciler.kinds.roles import HoldsData, NamesResources, SendsSecret
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.policies.base import Policy, traits
 from reconciler.policies.retention import Selector, needed_traits
@@ -207,7 +207,7 @@ def undrillable(
         if not sources and isinstance(drill.spec.of, Selected):
             yield error("invalid-value", "no resource is selected", drill.span("spec", "of"))
         for name in sorted({source.address.kind for source in sources}):
-            kind = find_kinds()[name].role(Restorable)
+            kind = find_kinds()[name].role(HoldsData)
             why = kind.why_no_drill(capabilities, newest=newest) if kind is not None else "it has no copies"
             if why:
                 yield error(

@@ -24,7 +24,7 @@ from reconciler.drills.results import Proof, Result, proofs, remember_result
 from reconciler.execution.executor import Executor
 from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Restorable, located, secret_of
+from reconciler.kinds.roles import HoldsData, located, secret_of
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_policies
 from reconciler.policies.drill import Before, RestoreDrillSpec, declared_drills
@@ -165,7 +165,7 @@ class _Drill:
     def __post_init__(self) -> None:
         self.spec: RestoreDrillSpec = self.drill.spec
         self.kind = find_kinds()[self.source.address.kind]
-        restorable = self.kind.role(Restorable)
+        restorable = self.kind.role(HoldsData)
         assert restorable is not None  # see `undrillable`
         self.restorable = restorable
         name = f"{SCRATCH_NAME}{self.drill.address.name}-{self.project.new_id()[:8]}"

@@ -26,7 +26,7 @@ from reconciler.core.model import Observation
 from reconciler.core.steps import Read
 from reconciler.execution.decisions import Content, Renewal, recall, remember_all
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Look, TakesSpace
+from reconciler.kinds.roles import HoldsData, Look
 from reconciler.project.project import Project
 from reconciler.state.store import State
 
@@ -70,7 +70,7 @@ def see(seen: Seen, read: Read, observation: Observation) -> None:
 
 def looks_at(items: Iterable[Any], at: datetime) -> Seen:
     """A look at each object that takes space, is present and has a valid id."""
-    kinds = {role.model: name for name, kind in find_kinds().items() if (role := kind.role(TakesSpace))}
+    kinds = {role.model: name for name, kind in find_kinds().items() if (role := kind.role(HoldsData))}
     return {
         f"{kinds[type(item)]}/{item.id}": Look.of(item, at)
         for item in items

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.windows import owed_in
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
-from reconciler.core.model import Address, Owed, Resource, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import one
 from reconciler.drills.results import shown_drills
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import HasDetails, Look, OnService, TakesSpace, located, secret_names, service_of
+from reconciler.kinds.roles import HasDetails, HoldsData, Look, OnService, located, secret_names, service_of
 from reconciler.moves.records import follow_moves
 from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
 from reconciler.project.records import not_recorded
+from reconciler.reports.records import Shown
 from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
@@ -72,26 +72,6 @@ def _provider_of(
     return name, next((spec for spec in declared if isinstance(spec, ExtensionProviderSpec)), None)
 
 
-class Shown(Struct, frozen=True):
-    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
-
-    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
-    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
-    object that is not shown, and where they are from. `owed`: with its dates. `look`: how full it is.
-    """
-
-    record: StateRecord
-    lineage: str
-    unreadable: str = ""
-    live: Mapping[str, Any] | None = None
-    sets: Sequence[str] = ()
-    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    known: Mapping[str, Any] = field(default_factory=dict)
-    known_from: str = ""
-    owed: Sequence[Owed] = ()
-    look: Look | None = None
-
-
 async def look_at(
     project: Project,
     address: Address,
@@ -116,17 +96,15 @@ async def look_at(
     read = located(kind, address, record.id, project.capabilities, record=record)
     known = {field.name: record.applied[field.name] for field in kind.fields if field.name in record.applied}
     owed = owed_in(project, state, {address: record})
-    unseen = Shown(
-        record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record), owed=owed
-    )
+    known_from = kind.known_from(record)
+    unseen = Shown(record, state.lineage, sets=sets, known=known, known_from=known_from, owed=owed)
     if read is None:
         return replace(unseen, unreadable=kind.unreadable)
     try:
-        answer = await project.services.read(read)
+        seen = await project.services.read(read)
     except NotFound:
         return unseen
-    objects, at = answer.objects, answer.at
-    live = next((item for item in objects if item.id == record.id), None)
+    live = next((item for item in seen.objects if item.id == record.id), None)
     if live is None:
         return unseen
     details = {}
@@ -140,5 +118,5 @@ async def look_at(
     costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
     if costs is not None:
         details["costs"] = [costs]
-    look = Look.of(live, at) if kind.role(TakesSpace) is not None else None
+    look = Look.of(live, seen.at) if kind.role(HoldsData) is not None else None
     return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)

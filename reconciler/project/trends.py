@@ -8,7 +8,7 @@ What is certain of the past is said of the future, and no more:
   before, no trend is known. Otherwise every cleaned-up volume would be full soon.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
 from statistics import median
@@ -20,8 +20,8 @@ from reconciler.kinds.roles import Look
 
 Point = tuple[datetime, int]
 
-RECENT = timedelta(days=90)  # older looks say little about the next weeks
-MOST_POINTS = 60  # each is compared with all others
+_RECENT = timedelta(days=90)  # older looks say little about the next weeks
+_MOST_POINTS = 60  # each is compared with all others
 _LEAST_POINTS, _LEAST_SPAN = 3, timedelta(days=1)
 _AHEAD = 2
 _FALL = 0.05  # of the size: less is noise
@@ -37,10 +37,10 @@ class Trend(Struct, frozen=True):
     since: datetime
     until: datetime
 
-    def full_at(self, limit: int) -> datetime | None:
-        """When it has `limit` bytes in it; None: not as far as it looks ahead."""
+    def full_at(self, limit: int, until: datetime | None = None) -> datetime | None:
+        """When it has `limit` bytes in it; None: not `until` then, or not as far as it looks ahead."""
         when = full_at(self.last, limit, self.pace)
-        return when if when is not None and when <= self.until else None
+        return when if when is not None and when <= min(self.until, until or self.until) else None
 
     def used_at(self, at: datetime) -> float:
         """How many bytes it will have in it, as far as it looks ahead."""
@@ -48,34 +48,35 @@ class Trend(Struct, frozen=True):
         return self.last[1] + max(self.pace * ahead_s, 0.0)
 
 
+def recent(looks: Sequence[Look], measure: str) -> list[Point]:
+    """The amounts of the last time that are known, oldest first, as `looks` are."""
+    points = [(look.at, amount) for look in looks if (amount := getattr(look, measure)) is not None]
+    return [point for point in points if points[-1][0] - point[0] <= _RECENT]
+
+
 def trend_of(looks: Sequence[Look]) -> Trend | None:
     """Return the trend of the used bytes; None: no trend is known. `looks`: oldest first."""
-    points = [(look.at, look.used_bytes) for look in looks if look.used_bytes is not None]
-    totals = [look.total_bytes for look in looks if look.total_bytes]
-    points = _without_odd(point for point in points if points[-1][0] - point[0] <= RECENT)
-    if not totals or len(points) < _LEAST_POINTS:
-        return None
+    points = _without_odd(recent(looks, "used_bytes"))
+    total = next((look.total_bytes for look in reversed(looks) if look.total_bytes), 0)
     falls = (
         number
         for number, ((_, before), (_, after)) in enumerate(pairwise(points), 1)
-        if before - after > _FALL * totals[-1]
+        if before - after > _FALL * total
     )
     first = max(falls, default=0)
     earlier, points = points[:first], points[first:]
-    if earlier and points[-1][1] < max(used for _, used in earlier) + _FULLER * totals[-1]:
+    if len(points) < _LEAST_POINTS or points[-1][0] - points[0][0] < _LEAST_SPAN:
         return None
     (since, _), last = points[0], points[-1]
-    if len(points) < _LEAST_POINTS or last[0] - since < _LEAST_SPAN:
+    if earlier and last[1] < max(used for _, used in earlier) + _FULLER * total:
         return None
-    points = points[:: -(-len(points) // MOST_POINTS)]
     middle = len(points) // 2
     slower = min(pace(points[: middle + 1]) or 0.0, pace(points[middle:]) or 0.0)
     return Trend(last, slower, since, last[0] + _AHEAD * (last[0] - since))
 
 
-def _without_odd(points: Iterable[Point]) -> list[Point]:
+def _without_odd(points: Sequence[Point]) -> Sequence[Point]:
     """The points, without a single one that is off: each has the middle level of three."""
-    points = list(points)
     threes = zip(points, points[1:], points[2:], strict=False)
     middles = [(three[1][0], sorted(used for _, used in three)[1]) for three in threes]
     return [*points[:1], *middles, *points[-1:]]
@@ -86,6 +87,7 @@ def pace(points: Sequence[Point]) -> float | None:
 
     A few odd points change nothing. None for less than two moments.
     """
+    points = points[:: len(points) // _MOST_POINTS + 1]
     slopes = [
         (more - less) / (later - earlier).total_seconds()
         for (earlier, less), (later, more) in combinations(points, 2)
@@ -104,7 +106,7 @@ def full_at(now: Point, limit: int, pace: float) -> datetime | None:
     return at + timedelta(seconds=(limit - amount) / pace)
 
 
-def outlook(trend: Trend | None, limit: int) -> str:
+def when_full(trend: Trend | None, limit: int) -> str:
     """Return in words when an object will have `limit` bytes in it."""
     if trend is None:
         return "no trend known"

@@ -26,16 +26,18 @@ from reconciler.core.wire import many, parse_time
 from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
-from reconciler.kinds.roles import HasDetails, HasObjectives
+from reconciler.kinds.roles import GIB, HasDetails, HasObjectives, Look, most_gb
 from reconciler.planning.declared import Desired
+from reconciler.project.looks import recorded_looks
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, read_all
 from reconciler.project.run import run_plan
+from reconciler.project.trends import full_at, pace, recent
 from reconciler.rehearsal.rehearse import original_of, rehearse
 from reconciler.rehearsal.results import Forecast, Item, Rehearsal, by_time
-from reconciler.rehearsal.trend import full_soon
 from reconciler.reports.grouping import touches
 from reconciler.services.machines.wire.volume import Snapshot
+from reconciler.state.store import State
 
 if TYPE_CHECKING:
     from reconciler.rehearsal.twin import Original, Twin
@@ -96,7 +98,7 @@ async def forecast(
     items += _windows(Windows(terms), plan, at)
     if not after_apply:  # whose approvals were used
         items += _approval_over(needed_by(terms), begin, at)
-    items += full_soon(state, desired.resources, seen, begin, at)
+    items += _full_soon(state, desired.resources, seen, begin, at)
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
         for address, read in reads.items()
@@ -256,6 +258,37 @@ def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at
             what = f"`{ignore.field}` is compared again, {until}{then_done}"
             over = datetime.combine(ignore.until + timedelta(days=1), time(), UTC)
             yield Item(resource.address, what, over)
+
+
+def _full_soon(
+    state: State,
+    resources: Sequence[Resource],
+    seen: Mapping[Read, Observation],
+    begin: datetime,
+    at: datetime,
+) -> Iterator[Item]:
+    """The objects that reach the upper end of their range until `at`, and those without a trend."""
+    live = {item.id: item for observation in seen.values() for item in observation.objects}
+    for resource in resources:
+        address, record = resource.address, state.records.get(resource.address)
+        most = most_gb(find_kinds()[address.kind], resource.spec)
+        if record is None or most is None:
+            continue
+        looks = recorded_looks(state, address.kind, record.id)
+        now = Look.of(live[record.id], begin) if record.id in live else Look(begin)
+        paces = {name: pace(recent(looks, name)) for name in ("total_bytes", "used_bytes")}
+        if all(speed is None for speed in paces.values()):
+            yield Item(address, "no trend known: no two runs have recorded how full it was", None)
+        for name, speed in paces.items():
+            amount = getattr(now, name)
+            if speed is None or amount is None:
+                continue
+            when = full_at((begin, amount), most * GIB, speed)
+            if when is not None and when <= at:
+                what = "size" if name == "total_bytes" else "data"
+                a_day = f"{speed * 86400 / GIB:.1f} GB more a day"
+                what = f"its {what} reaches {most} GB, the upper end of its range ({a_day})"
+                yield Item(address, what, when)
 
 
 def _windows(windows: Windows, plan: Plan, at: datetime) -> Iterator[Item]:

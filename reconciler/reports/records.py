@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from reconciler.core.advice import RunOptions, command, spell
@@ -172,41 +173,47 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
     return Page(document=document, text=page_text(lines))
 
 
-def object_page(
-    record: StateRecord,
-    live: Mapping[str, Any] | None,
-    unreadable: str,
-    sets: Sequence[str],
-    details: Mapping[str, Sequence[Any]],
-    known: Mapping[str, Any],
-    known_from: str,
-    owed: Sequence[Owed],
-    look: Look | None = None,
-) -> Page:
-    """One resource as the platform and the record have it.
+class Shown(Struct, frozen=True):
+    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
-    `live`: its fields on the platform; None where it is not there, or not readable, which `unreadable` then
-    explains. `known`: fields from the record instead, as of `known_from`. `sets`: the secrets that it sets.
-    `owed`: with its dates. `look`: how full it is.
+    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
+    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
+    object that is not shown, and where they are from. `owed`: with its dates. `look`: how full it is.
     """
+
+    record: StateRecord
+    lineage: str
+    unreadable: str = ""
+    live: Mapping[str, Any] | None = None
+    sets: Sequence[str] = ()
+    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
+    known_from: str = ""
+    owed: Sequence[Owed] = ()
+    look: Look | None = None
+
+
+def object_page(shown: Shown) -> Page:
+    """One resource as the platform and the record have it."""
+    record, look = shown.record, shown.look
     lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
-    if live is not None:
-        lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
+    if shown.live is not None:
+        lines += [f"  {name}: {in_json(value)}" for name, value in shown.live.items()]
     else:
-        why = f"  not readable on the platform ({unreadable})"
-        lines.append(why if unreadable else "  not on the platform")
-        lines.append(f"  last known, from {known_from}:{'' if known else ' nothing'}")
-        lines += [f"    {name}: {in_json(value)}" for name, value in known.items()]
+        why = f"  not readable on the platform ({shown.unreadable})"
+        lines.append(why if shown.unreadable else "  not on the platform")
+        lines.append(f"  last known, from {shown.known_from}:{'' if shown.known else ' nothing'}")
+        lines += [f"    {name}: {in_json(value)}" for name, value in shown.known.items()]
     lines += [f"fullness: {look}"] if look is not None and look.percent is not None else []
-    lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
-    for name, items in details.items():
+    lines += [f"sets secrets: {', '.join(shown.sets)}"] if shown.sets else []
+    for name, items in shown.details.items():
         lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
-    for work in owed:
+    for work in shown.owed:
         lines.append(f"owed: {work.work} ({work.certainty}), because {work.because}")
         lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
-    found: dict[str, Any] = {"record": record_document(record, owed), "live": live}
-    found |= {"sets": list(sets)} if sets else {}
+    found: dict[str, Any] = {"record": record_document(record, shown.owed), "live": shown.live}
+    found |= {"sets": list(shown.sets)} if shown.sets else {}
     if look is not None and look.percent is not None:
         sizes = {"used_bytes": look.used_bytes, "total_bytes": look.total_bytes}
         found["fullness"] = sizes | {"percent": look.percent}
-    return Page(document=found | dict(details), text=page_text(lines))
+    return Page(document=found | dict(shown.details), text=page_text(lines))

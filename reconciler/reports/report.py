@@ -200,10 +200,9 @@ class Page(Report, frozen=True, kw_only=True):
 
 
 class InventoryReport(Page, frozen=True, kw_only=True):
-    """What there is, and what it costs. `total`: in one sentence. `tables`: by place, each with a head."""
+    """What there is, and what it costs. `tables`: by place, each with a head."""
 
     kind = "inventory"
-    total: str
     tables: Mapping[str, Sequence[Sequence[str]]]
 
 

@@ -49,17 +49,9 @@ _PLAIN: dict[Any, _Schema] = {
 
 def plan_schema() -> _Schema:
     """Return the schema of a plan. It also fits a plan that failed, which has nothing but diagnostics."""
-    plan = _object(PlanJson)
+    plan = schema_of(PlanJson, "reconciler plan")
     required = [name for name in plan["required"] if name not in ("format_version", "changes")]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "reconciler plan",
-        "type": "object",
-        "required": ["format_version", "diagnostics"],
-        "dependentRequired": {"changes": required},
-        "properties": plan["properties"],
-        "$defs": {name: _object(kind) for kind, name in _NAMES.items()},
-    }
+    return plan | {"required": ["format_version", "diagnostics"], "dependentRequired": {"changes": required}}
 
 
 def schema_of(kind: type[Json], title: str) -> _Schema:

@@ -26,7 +26,6 @@ from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
     Failure,
-    InventoryReport,
     Page,
     PlanReport,
     Report,
@@ -78,8 +77,6 @@ def of_report(report: Report) -> str:
             return of_apply(report)
         case ValidationReport():
             return of_validation(report)
-        case InventoryReport():
-            return report.total
         case Failure():
             return report.message
         case Page():

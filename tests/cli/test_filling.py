@@ -60,6 +60,7 @@ def test_looks_foretell_and_the_proposed_size_is_written_with_all_comments_kept(
     project.write(volume(app))
     project.run("state", "init")
     project.run("apply", "--auto-approve")
+    project.run("forecast", "--within", "soon", code=64)
     told = project.run("forecast").out
     assert "0 of 1 object will be full" in told
     assert "not recorded" in told
@@ -100,11 +101,3 @@ def test_looks_foretell_and_the_proposed_size_is_written_with_all_comments_kept(
     assert project.root.joinpath("manifests/main.yaml").read_text() == text
     project.run("apply", "--auto-approve")
     assert sandbox.volume(app)["size_gb"] == 15
-
-
-def test_without_looks_nothing_is_foretold(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.run("state", "init")
-    assert "0 of 0 objects" in project.run("forecast").out
-    project.run("forecast", "--within", "soon", code=64)
-    assert not (project.root / "pull").exists()

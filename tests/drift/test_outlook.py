@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import Refused
-from reconciler.core.model import Lifecycle, Resource, StateRecord
+from reconciler.core.model import Resource
 from reconciler.drift.outlook import Outlook, outlook_of, propose
 from reconciler.kinds.roles import Look
 from reconciler.kinds.volume.kind import VolumeKind
@@ -44,9 +44,8 @@ def declared(root: Path, spec: str, rest: str = "", overlay: str = "") -> list[R
 
 
 def foretold(resource: Resource, levels: Sequence[float], days: float = 60) -> Outlook:
-    record = StateRecord(resource.address, "vol_1", "shop", {}, Lifecycle(), BEGIN)
     until = BEGIN + timedelta(days=len(levels) - 1 + days)
-    return outlook_of(VolumeKind(), resource, record, looks(levels), until)
+    return outlook_of(VolumeKind(), resource, "vol_1", looks(levels), until)
 
 
 @pytest.mark.parametrize(

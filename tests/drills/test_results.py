@@ -34,7 +34,7 @@ from reconciler.drills.results import (
 )
 from reconciler.execution.decisions import Actor
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Restorable
+from reconciler.kinds.roles import HoldsData
 from reconciler.manifests.load import load
 from reconciler.policies.drill import RestoreDrillSpec
 from reconciler.services.machines.wire.cluster import ClusterBackup
@@ -262,7 +262,7 @@ def test_a_plan_says_how_much_goes_and_what_was_proven() -> None:
     ],
 )
 def test_a_backup_that_failed_is_none(status: str | None, finished_at: str | None, usable: bool) -> None:
-    kind = find_kinds()["PostgresCluster"].role(Restorable)
+    kind = find_kinds()["PostgresCluster"].role(HoldsData)
     assert kind is not None
     copy = ClusterBackup(id="b", status=status, finished_at=finished_at)
     assert (kind.copied(copy) is not None) == usable

@@ -11,7 +11,7 @@ import anyio
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.steps import Plan
-from reconciler.importing.files import Planned, arrange, put_all
+from reconciler.importing.files import Planned, Present, arrange, put_all
 from reconciler.importing.search import Wanted
 from reconciler.importing.unmanaged import Unmanaged, find_unmanaged
 from reconciler.manifests.load import Loaded, load
@@ -75,16 +75,10 @@ class Scene:
         return (self.folder / name).read_text(encoding="utf-8")
 
     def found(self, *apps: str, **wanted: Any) -> Unmanaged:
-        return anyio.run(find_unmanaged, self._project(), self._loaded(), Wanted(apps, **wanted), self.root)
+        return anyio.run(find_unmanaged, self._project(), self._present(), Wanted(apps, **wanted))
 
     def planned(self, unmanaged: Unmanaged) -> list[Planned]:
-        paths = [str(self.folder)] if self.folder.exists() else []
-        return arrange(
-            unmanaged.entries,
-            check=lambda more: load([*paths, more], root=self.root),
-            out=self.folder,
-            root=self.root,
-        )
+        return arrange(unmanaged.entries, self._present(), self.folder)
 
     def run(self, *apps: str, **wanted: Any) -> Unmanaged:
         """Import into files."""
@@ -96,6 +90,10 @@ class Scene:
         loaded = self._loaded()
         desired = Desired(loaded.resources, loaded.diagnostics, policies=loaded.policies)
         return anyio.run(make_plan, self._project(), desired)
+
+    def _present(self) -> Present:
+        paths = [str(self.folder)] if self.folder.exists() else []
+        return Present(self.root, lambda more: load([*paths, *more], root=self.root), self._loaded())
 
     def _loaded(self) -> Loaded:
         loaded = load([str(self.folder)] if self.folder.exists() else [], root=self.root)

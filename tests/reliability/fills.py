@@ -19,7 +19,8 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from reconciler.core.model import ALERT_AT, Address, Grow, Lifecycle, Path, Resource, StateRecord
+from reconciler.core.model import ALERT_AT, Address, Lifecycle, Path, Resource
+from reconciler.core.percents import Grow
 from reconciler.drift.outlook import Outlook, outlook_of
 from reconciler.kinds.roles import Look
 from reconciler.kinds.volume.kind import VolumeKind
@@ -69,7 +70,7 @@ def drawn(seed: int) -> History:
     spec = VolumeKind.Spec.model_validate({"region": "ams", "size_gb": rng.choice(sizes)})
     resource = Resource(ADDRESS, spec, Lifecycle(), "a.yaml", WRITTEN, objectives=objectives)
     if not isinstance(spec.size_gb, int) and rng.random() < 0.2:
-        resource = replace(resource, grow=Grow(85, 20, 100))
+        resource = replace(resource, grow=GROW)
     return History(shape, resource, level, looks, now, within)
 
 
@@ -106,13 +107,13 @@ def _level(rng: random.Random, shape: str, size_gb: int, now: float) -> Level:
 
 ADDRESS = Address("Volume", "data", "shop")
 WRITTEN: Mapping[Path, int] = {("spec", "size_gb"): 0, ("spec", "size_gb", "min"): 0}
-RECORD = StateRecord(ADDRESS, "vol_1", "shop", {}, Lifecycle(), BEGIN)
+GROW = Grow.model_validate({"at": "85%", "by": "20%", "most_gb_per_day": 100})
 
 
 def judged(history: History) -> tuple[Outlook, Sequence[str]]:
     """What is said of a history, and what is wrong with it."""
     until = BEGIN + timedelta(days=history.now + history.within)
-    outlook = outlook_of(VolumeKind(), history.resource, RECORD, history.looks, until)
+    outlook = outlook_of(VolumeKind(), history.resource, "vol_1", history.looks, until)
     return outlook, list(_wrong(history, outlook, until))
 
 

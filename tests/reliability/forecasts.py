@@ -211,7 +211,8 @@ def _of_plan(
         snapshots = [*before.snapshots[change.address.name], *after.snapshots[change.address.name]]
         times = [datetime.fromisoformat(each["created_at"]) for each in snapshots]
         made = datetime.fromisoformat(after.volumes[change.address.name]["created_at"])
-        due = max(times, default=made) + timedelta(hours=int(found[1]))
+        limit_h = int(found[1])  # without a snapshot, the age of the volume counts, up to a day
+        due = max(times) + timedelta(hours=limit_h) if times else made + timedelta(hours=min(limit_h, 24))
         if due > before.at:
             yield (str(change.address), f"the objective `snapshot_max_age_h: {found[1]}` is missed"), due
 

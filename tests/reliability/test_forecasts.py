@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.kinds.volume.kind import VolumeKind
 from reconciler.project import trends
-from reconciler.rehearsal import forecast, trend
+from reconciler.rehearsal import forecast
 from tests.reliability.forecasts import compared
 
 SEEDS = range(12)
@@ -53,7 +53,7 @@ def _ignores_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _too_steep(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = trends.pace
-    monkeypatch.setattr(trend, "pace", lambda points: 3 * (honest(points) or 0))
+    monkeypatch.setattr(forecast, "pace", lambda points: 3 * (honest(points) or 0))
 
 
 PLANTS = (_stands_still, _expires_late, _due_late, _ignores_for_ever, _too_steep)

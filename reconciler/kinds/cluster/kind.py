@@ -29,9 +29,9 @@ from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
     Declared,
+    HoldsData,
     Importable,
     MadeFromOthers,
-    Restorable,
     TakesTime,
     declared_fields,
 )
@@ -53,7 +53,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, Restorable, Kind):
+class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind):
     """Clusters: found by recorded id, by name where the platform lists them, and never changed in place."""
 
     name = "PostgresCluster"

@@ -1,20 +1,24 @@
-"""Decisions about an existing volume: changed in place, extended, snapshotted, deleted.
+"""Decisions about an existing volume: changed in place, extended, grown, snapshotted, deleted.
 
 Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from reconciler.core.diagnostics import error
 from reconciler.core.model import Action, Deletion, Effect, FieldChange, Impact, weightiest_first
+from reconciler.core.percents import Grow
 from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
+from reconciler.kinds.roles import GIB, Look
 from reconciler.kinds.steps import absolute, delete, names_of, wait_only
-from reconciler.kinds.volume import growing, origins, snapshots
+from reconciler.kinds.volume import origins, snapshots
+from reconciler.kinds.volume.spec import SizeRange
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
@@ -51,11 +55,13 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
     path = snapshots.volume_path(subject.address, subject.known_id())
     extend = snapshots.volume_path(subject.address, subject.known_id(), "/extend")
     because = f"extended from {grow.before} to {grow.after} GB"
+    total = subject.live.total_bytes if _grow_of(subject) is not None else None
+    grew_from = {_GREW_FROM: total} if total is not None else {}
     return absolute(
         subject,
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
-        applied={"size_gb": grow.after, "snapshot": None, **growing.recorded(subject)},
+        applied={"size_gb": grow.after, "snapshot": None} | grew_from,
         owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
         uses={"gb_added": grow.after - grow.before, "to_gb": grow.after},
         wait=Wait(
@@ -87,7 +93,7 @@ def size_change(subject: Subject) -> FieldChange | None:
         return FieldChange("size_gb", known, largest, Effect.REFUSED)
     if live < want:
         return FieldChange("size_gb", live, max(want, known), Effect.GROW)
-    grown = growing.grown_gb(subject)
+    grown = _grown_gb(subject)
     return FieldChange("size_gb", live, grown, Effect.GROW) if grown is not None else None
 
 
@@ -119,8 +125,8 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         actions.append(Action.EXTEND)
         impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
         steps.append(extend_step(subject, grow))
-        if grow.before >= subject.spec.wanted_size_gb:
-            reasons.append(growing.why(subject))
+        if grow.before >= subject.spec.wanted_size_gb and (grows := _grow_of(subject)) is not None:
+            reasons.append(f"{Look.of(subject.live, subject.now)}, and it grows at {grows.at} %")
         if impact is Impact.RESTART:
             reasons.append("the attached machine may have to restart to use the added space")
     owed = subject.record is not None and bool(subject.record.obligations)
@@ -178,3 +184,44 @@ def remove(subject: Subject) -> Decision:
 def holder_of(subject: Subject) -> str:
     """Return the id of the machine or allocation that the volume is attached to; "" for none."""
     return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""
+
+
+# --- growing before it is full: `lifecycle.grow`, within its range ---
+#
+# Whether the last extend has had its effect is seen by the blocks alone, and a file system may get them much
+# later: with the restart that is owed, or when the volume is attached. Until then the volume stays as full as
+# it was, and is not extended again.
+
+_GREW_FROM = "grew_from_bytes"  # the field of a record: the file system's size before the last extend
+
+# A file system keeps up to a tenth of its volume for itself. One that is smaller does not use all of it yet.
+_LEAST_SHARE = 0.9
+
+
+def _grown_gb(subject: Subject) -> int | None:
+    """Return the size to extend the volume to now, in GB; None: it is not to grow, or not yet."""
+    grow, size, live = _grow_of(subject), subject.spec.size_gb, subject.live
+    total, used = live.total_bytes, live.used_bytes
+    if grow is None or not isinstance(size, SizeRange) or total is None or used is None:
+        return None
+    if live.state != "created" or used * 100 < grow.at * total or not _has_grown(subject):
+        return None
+    step_gb = min(math.ceil(live.size_gb * grow.by / 100), grow.most_gb_per_day - subject.extended_gb)
+    after_gb = min(live.size_gb + step_gb, size.max)
+    return after_gb if after_gb > live.size_gb else None
+
+
+def _grow_of(subject: Subject) -> Grow | None:
+    return subject.resource.grow if subject.resource is not None else None
+
+
+def _has_grown(subject: Subject) -> bool:
+    """Whether the file system has all the space of its volume, as far as that can be told."""
+    record, live = subject.record, subject.live
+    applied = record.applied if record is not None else {}
+    if record is not None and record.obligations:
+        return False  # a restart is owed
+    if live.size_gb < (applied.get("size_gb") or 0):
+        return False  # the answer was given before the last extend
+    least = _LEAST_SHARE * live.size_gb * GIB
+    return bool(live.total_bytes >= least and live.total_bytes > (applied.get(_GREW_FROM) or 0))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Reference, Resource, StateRecord
+from reconciler.core.model import Action, Address, Effect, FieldChange, Reference, Resource, StateRecord
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many, parse_time
 from reconciler.kinds.base import REPLACED, AtRest, Decision, Kind, Subject, Watched, compare_fields
@@ -23,7 +23,6 @@ from reconciler.kinds.roles import (
     HasObjectives,
     Importable,
     MadeFromOthers,
-    Restorable,
     TakesTime,
     declared_fields,
 )
@@ -49,7 +48,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Restorable, Kind):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Kind):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"
@@ -75,6 +74,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives
     )
     model = Volume
     copies = "Snapshot"
+    largest_gb = MOST_GB
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -174,13 +174,6 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives
 
     def most_gb(self, spec: VolumeSpec) -> int | None:
         return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
-
-    def enlarged(self, resource: Resource, size_gb: int, enough_gb: int) -> tuple[Path, int] | None:
-        size = resource.spec.size_gb
-        most_gb = min(enough_gb, size.max if isinstance(size, SizeRange) else MOST_GB)
-        if size is None or most_gb <= size_gb:
-            return None
-        return ("spec", "size_gb", "min") if isinstance(size, SizeRange) else ("spec", "size_gb"), most_gb
 
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
         """A volume without an origin is of the platform's default size; another one of that of its origin."""

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from pydantic_core import PydanticKnownError
 
 from reconciler.core.model import Deletion, Ignore, Lifecycle
-from reconciler.core.percents import Percent
+from reconciler.core.percents import Grow, Percent
 from reconciler.core.spans import SpanText
 from reconciler.core.wire import ID
 from reconciler.kinds.manifest import ManifestKind, Spec
@@ -99,16 +99,6 @@ class _Block(Spec):
         return Lifecycle(**given)
 
 
-class GrowBlock(Spec):
-    """Extends it within its range `size_gb`, before it is full."""
-
-    at: Percent = Field(description="How full it has to be, in percent.", examples=["85%"])
-    by: Percent = Field(description="How much larger it gets, in percent of its size.", examples=["20%"])
-    most_gb_per_day: int = Field(
-        ge=1, description="How many GB at most are added to it within 24 hours.", examples=[100]
-    )
-
-
 class LifecycleBlock(_Block):
     """How the object may be treated: the fields of all kinds."""
 
@@ -132,11 +122,9 @@ class LifecycleBlock(_Block):
         examples=["14d"],
     )
     alert_at: Percent | None = Field(
-        None,
-        description="How full it may be: from there on, it is reported as filling.",
-        examples=["80%"],
+        None, description="How full it may be: from there on, it is reported as filling.", examples=["80%"]
     )
-    grow: GrowBlock | None = Field(
+    grow: Grow | None = Field(
         None,
         description="When it is extended within its range; without this, never.",
         examples=[{"at": "85%", "by": "20%", "most_gb_per_day": 100}],

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
-from reconciler.core.model import ALERT_AT, Address, Grow, Lifecycle, Path, Relocation, Resource
+from reconciler.core.model import ALERT_AT, Address, Lifecycle, Path, Relocation, Resource
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import GUARDRAILS, ManifestKind
@@ -268,7 +268,7 @@ class Loader:
         id_of = self.ids[kind.name]
         adopt_id = id_of(manifest) if id_of is not None else None
         lifecycle = manifest.lifecycle if kind.lifecycle else None
-        alert_at, grow = getattr(lifecycle, ALERT_AT, None), getattr(lifecycle, "grow", None)
+        alert_at = getattr(lifecycle, ALERT_AT, None)
         address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
         resource = Resource(
             address,
@@ -281,7 +281,7 @@ class Loader:
             tuple(kind.references(spec, address)),
             {ALERT_AT: alert_at} if alert_at is not None else _NOTHING,  # it wins over those of policies
             ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
-            grow=Grow(**grow.model_dump()) if grow is not None else None,
+            grow=getattr(lifecycle, "grow", None),
             inherited=document.overlaid or _NOTHING,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )

@@ -61,9 +61,7 @@ class Volume(Wire):
     def used_bytes(self) -> int | None:
         """How much of `total_bytes` is in use; None where that is not known."""
         total, free = self.total_bytes, self.blocks_free
-        if total is None or free is None or self.block_size is None:
-            return None
-        return max(total - free * self.block_size, 0)
+        return max(total - free * (self.block_size or 0), 0) if total and free is not None else None
 
 
 class VolumeExtended(Wire):
