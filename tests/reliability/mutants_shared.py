@@ -17,7 +17,7 @@ STORE = "state/log/store.py"
 PG_BUCKET = "state/places/postgres/bucket.py"
 PG_CONNECTIONS = "state/places/postgres/connections.py"
 RENEWING = "state/renewing.py"
-MIGRATE = "project/migrate.py"
+COPIES = "project/copies.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
 CONTRACT = "tests/state/objects/test_contract.py::TestInMemory"
@@ -332,7 +332,7 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "the new side takes changes before the old one has said that it moved",
         f"{MOMENTS_TEST}::test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved",
-        MIGRATE,
+        COPIES,
         "        await source.store.check(lease)\n        await source.movable.retire(target.url, contents)\n"
         "    await target.movable.revive()\n",
         "        await source.store.check(lease)\n        await target.movable.revive()\n"
@@ -341,9 +341,9 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "a copy is not compared with what it was made from",
         f"{MOMENTS_TEST}::test_a_copy_that_is_not_what_was_written_is_not_moved_to",
-        MIGRATE,
-        "        if not same(contents, copied):\n",
-        "        if False:\n",
+        COPIES,
+        "    if not same(contents, copied):\n",
+        "    if False:\n",
     ),
     # --- PostgreSQL ---
     _served(

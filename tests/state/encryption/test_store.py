@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
+from reconciler.project.copies import backup, restore
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, encryption_of
 from reconciler.secrets.age import NotForUs
 from reconciler.state import spool_file
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, StateDump, chained
-from reconciler.state.copies import backup, restore
 from reconciler.state.encryption import envelope, older
 from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
