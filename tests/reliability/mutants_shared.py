@@ -318,16 +318,18 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "the old side says that it moved before its leases are ended",
         CONTRACT,
-        MOVING,
-        "        self._end_leases(known)\n        self._refuse_other(known, to, contents)\n",
+        STORE,
+        "        for name in sorted(known.scopes):\n"
+        "            leases.fence(name)  # nobody who holds it can write or check any more\n"
+        "        self._refuse_other(known, to, contents)\n",
         "",
     ),
     _tested(
         "a state is copied over another one",
         CONTRACT,
         MOVING,
-        "        elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
-        "        elif not contents.lineage:\n",
+        "    elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
+        "    elif not contents.lineage:\n",
     ),
     _tested(
         "the new side takes changes before the old one has said that it moved",

@@ -14,11 +14,9 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state import archive
 from reconciler.state.contents import Body, Head, Row, StateDump
+from reconciler.state.log import moving
 from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import damaged, newer_program
-from reconciler.state.log.moving import Moving
-from reconciler.state.log.open_state import Opened
-from reconciler.state.log.root import Root
 from reconciler.state.places.memory import MemoryBucket, MemoryState
 from reconciler.state.places.postgres.connections import BEGIN_READING, COMMIT, LIMITS, Ask, Statement
 from reconciler.state.places.postgres.connections import Row as Fields
@@ -83,10 +81,8 @@ def objects(ask: Ask, place: str, tables: Collection[str], *, begun: bool = Fals
     made = MemoryState(SystemClock())
     try:
         for contents in _states(place, *found):
-            environment = contents.environment
-            bucket, layout = MemoryBucket(made), Layout(environment)
             try:
-                Moving(bucket, layout, _never, lambda: MARK).import_(contents)
+                moving.write(MemoryBucket(made), Layout(contents.environment), contents, lambda: MARK)
             except StoreError as failure:  # says what is not what was written
                 raise damaged(place, failure.message) from failure
     except (KeyError, TypeError, ValueError) as error:
@@ -147,7 +143,3 @@ def _digest(text: str) -> str:
 
 def _named(tables: Collection[str]) -> str:
     return ", ".join(f"reconcile.{table}" for table in _TABLES if table in tables)
-
-
-def _never(root: Root) -> Opened:
-    raise AssertionError("nothing stands there before")
