@@ -21,7 +21,6 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import contents as wholes
-from reconciler.state import history
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import StateDump, has_changed, same
 from reconciler.state.log import moving, reading, root, writes
@@ -32,7 +31,7 @@ from reconciler.state.log.leases import Raced
 from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted
-from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state
+from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state, of_runs_since
 
 _KEY_BYTES = 32
 _LOOKS = 5  # how often root, heads and files are read again that do not fit
@@ -73,7 +72,7 @@ class LogStore(Store):
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`. Reads all segments."""
-        return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
+        return await self._in_thread(lambda: of_runs_since(self._journal(), since))
 
     async def create(self) -> bool:
         """As in `Store`: the root is one conditional write."""

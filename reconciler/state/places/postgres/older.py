@@ -12,8 +12,7 @@ from typing import Any
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
-from reconciler.state import archive
-from reconciler.state.contents import Body, Head, Row, StateDump
+from reconciler.state.contents import Body, Head, Row, StateDump, unpacked
 from reconciler.state.log import moving
 from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import damaged, newer_program
@@ -105,7 +104,7 @@ def _states(
         raise damaged(place, "table version is empty")
     if version[0][0] > _VERSION:
         raise newer_program(place)
-    rows = [*journal, *((state, *row) for state, body in packed for row in archive.unpack(bytes(body)))]
+    rows = [*journal, *((state, *row) for state, body in packed for row in unpacked(bytes(body)))]
     rows.sort(key=lambda row: row[1])
     for id, environment, lineage, key, digest, moved_to in states:
         parts = [lineage, hashlib.sha256(key).hexdigest(), 0, lineage, 0]

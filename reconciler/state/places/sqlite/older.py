@@ -16,10 +16,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.model import Address
-from reconciler.state import archive
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.contents import Body, Head, StateDump, chained
+from reconciler.state.contents import Body, Head, StateDump, chained, unpacked
 from reconciler.state.contents import Row as ContentRow
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite import database, whole
@@ -139,7 +138,7 @@ def rows_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[Row]
     version = database.version_of(connection) or 0
     packed = connection.execute("SELECT body FROM archive ORDER BY first") if version > _NO_ARCHIVE else ()
     for (body,) in packed:
-        for row, scope, seq, run, event, at, address, step, attempt, data, hash in archive.unpack(body):
+        for row, scope, seq, run, event, at, address, step, attempt, data, hash in unpacked(body):
             yield run, event, at, address, step, attempt, data.encode(), hash, seq, scope, row
     query = _ROWS if version > _NO_SCOPES else _ROWS.replace(" scope,", " '',")
     yield from connection.execute(f"{query} ORDER BY rowid {order}")
