@@ -28,8 +28,7 @@ from reconciler.core.state_url import is_shared, shown_url
 from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.planning.decide import recorded_twice
-from reconciler.project import identity, records
-from reconciler.project import migrate as moving
+from reconciler.project import copies, identity, records
 from reconciler.project.attribution import holder
 from reconciler.project.records import no_record_of, not_recorded, older_objects
 from reconciler.project.sections import check_address
@@ -38,7 +37,7 @@ from reconciler.reports import records as pages
 from reconciler.reports.escape import visible
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
-from reconciler.state import backend_of, copies, files_of
+from reconciler.state import backend_of, files_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
 
@@ -222,13 +221,13 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
 
-    async def main() -> tuple[moving.Migrated, str]:
+    async def main() -> tuple[copies.Migrated, str]:
         from_here = Opening(old, tell=reporter.note, changing=True)
         to_there = Opening(new, tell=reporter.note, changing=True)
         async with open_state(config, from_here) as source, open_state(config, to_there) as target:
-            done = await moving.migrate(
-                moving.side(source, shown_url(old)),
-                moving.side(target, shown_url(new)),
+            done = await copies.migrate(
+                copies.Side(source, shown_url(old)),
+                copies.Side(target, shown_url(new)),
                 holder(),
                 timeout_s=chosen.lock_timeout,
                 reporter=reporter,
@@ -265,11 +264,11 @@ def rekey(
         raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
     actor = chosen.actor(run="")
 
-    async def main() -> moving.Rekeyed:
+    async def main() -> copies.Rekeyed:
         others = without_me.read() if without_me is not None else ""
         opening = Opening(chosen.url, tell=chosen.reporter.note, changing=True, others=others)
         async with open_state(chosen.config, opening) as store:
-            return await moving.rekey(store, chosen.place, actor)
+            return await copies.rekey(store, chosen.place, actor)
 
     done = run(main)
     emit(

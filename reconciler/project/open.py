@@ -173,12 +173,12 @@ async def _complete_move(config: ProjectSettings, store: Spooling, opening: Open
     except StateMoved as moved:
         if not moved.copy:
             raise
-        from reconciler.project.migrate import end_move, side  # few states ever move
+        from reconciler.project.copies import Side, end_move  # few states ever move
 
         place = opening.shown(config)
         async with open_state(config, Opening(moved.to, read_only=True, changing=True)) as old:
             try:
-                await end_move(side(old, moved.to), side(store, place))
+                await end_move(Side(old, moved.to), Side(store, place))
             except ReconcilerError:
                 raise moved from None
         opening.tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")

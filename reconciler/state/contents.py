@@ -4,7 +4,10 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 """
 
 import dataclasses
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -111,6 +114,14 @@ def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> Iterator[
 def _next(scope: str, seq: int, before: str, columns: EntryColumns) -> Row:
     """The row that follows the one at `seq`, whose hash is `before`."""
     return Row(scope, seq + 1, columns, row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope))
+
+
+def unpacked(body: bytes) -> list[list[Any]]:
+    """The rows that an older program packed together, oldest first. Raises ValueError for other bytes."""
+    try:
+        return [json.loads(line) for line in zlib.decompress(body).splitlines()]
+    except zlib.error as error:
+        raise ValueError("not what was packed") from error
 
 
 def with_entry(contents: StateDump, scope: str, entry: JournalEntry) -> StateDump:

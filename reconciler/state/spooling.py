@@ -16,12 +16,12 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import between_scopes, history, ingest, spool_file
+from reconciler.state import between_scopes, ingest, spool_file
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.spool_file import Content, Kept
-from reconciler.state.store import JournalEntry, Lease, State, Store
+from reconciler.state.store import JournalEntry, Lease, State, Store, of_runs_since
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Spooling(Store):
         entries = list(await self.inner.journal())
         spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in kept.entries]
         entries += [entry for entry in spooled if entry not in entries]  # it may have been taken in meanwhile
-        return history.of_runs_since(entries, since)
+        return of_runs_since(entries, since)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """As in `Store`. Raises StoreError, too, when there is no room for what may have to be spooled."""

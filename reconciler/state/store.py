@@ -142,6 +142,16 @@ def refuse_beside_traces(place: object, traces: Sequence[object]) -> None:
         )
 
 
+def of_runs_since(
+    entries: Sequence[tuple[str, JournalEntry]], since: datetime | None
+) -> Sequence[tuple[str, JournalEntry]]:
+    """What `Store.journal` returns of all `entries`."""
+    if since is None:
+        return entries
+    runs = {entry.run for _, entry in entries if entry.run and entry.at >= since}
+    return [item for item in entries if item[1].run in runs or item[1].at >= since]
+
+
 def not_covered(scope: str, address: Address) -> StoreError:
     return StoreError(f"the lease does not cover {named(scope)}, the scope of {address}")
 
@@ -287,7 +297,7 @@ class Store:
 
         `since`: only those of runs that did something at that time or later, with all that these runs did
         before; of entries without a run, those of that time or later. Where scopes keep no common order,
-        their entries stand by their time (`state.history` does that). Reads much, and is for people.
+        their entries stand by their time. Reads much, and is for people.
         """
         return await self.inner.journal(since=since)
 

@@ -31,7 +31,7 @@ TALKS = {
 ACTS = {"reconciler.execution.executor", "reconciler.project.apply", "reconciler.project.run"}
 APPROVES = {"reconciler.approvals.judging", "reconciler.approvals.ssh"}
 REHEARSES = {"reconciler.rehearsal"}
-MOVES_STATES = {"reconciler.project.migrate"}
+MOVES_STATES = {"reconciler.project.copies"}
 
 # Runs as `reconcile` does, and tells at the very end what it was asked for.
 ASKED = """

@@ -21,10 +21,10 @@ from reconciler.execution.decisions import MADE, recall, remember
 from reconciler.guardrails.limit import Limit
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import apply, run_saved
+from reconciler.project.copies import restored_note
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.run import Applied
-from reconciler.state.copies import _note
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
 from tests.approvals.conftest import ana, keys
 from tests.approvals.people import ENV, Person, signers
@@ -187,7 +187,7 @@ async def test_a_restore_that_lost_rows_asks_for_a_signature_until_the_window_is
     at = project(await aged(stage), budget(creates=5))
     await applied(at, stage, volumes("a"))
     lease = await stage.store.lease([WHOLE_STATE], "test")
-    await stage.store.inner.commit(lease, [_note("rows are lost", "ana", "backup", stage.time)])
+    await stage.store.inner.commit(lease, [restored_note("rows are lost", "ana", "backup", stage.time.now())])
     await stage.store.release(lease)
     (problem,) = await refused(at, stage, volumes("a", "b"))
     assert problem.code == "budget-unknown"

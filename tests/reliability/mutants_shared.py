@@ -17,7 +17,7 @@ STORE = "state/log/store.py"
 PG_BUCKET = "state/places/postgres/bucket.py"
 PG_CONNECTIONS = "state/places/postgres/connections.py"
 RENEWING = "state/renewing.py"
-MIGRATE = "project/migrate.py"
+COPIES = "project/copies.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
 CONTRACT = "tests/state/objects/test_contract.py::TestInMemory"
@@ -318,21 +318,23 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "the old side says that it moved before its leases are ended",
         CONTRACT,
-        MOVING,
-        "        self._end_leases(known)\n        self._refuse_other(known, to, contents)\n",
+        STORE,
+        "        for name in sorted(known.scopes):\n"
+        "            leases.fence(name)  # nobody who holds it can write or check any more\n"
+        "        self._refuse_other(known, to, contents)\n",
         "",
     ),
     _tested(
         "a state is copied over another one",
         CONTRACT,
         MOVING,
-        "        elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
-        "        elif not contents.lineage:\n",
+        "    elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
+        "    elif not contents.lineage:\n",
     ),
     _tested(
         "the new side takes changes before the old one has said that it moved",
         f"{MOMENTS_TEST}::test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved",
-        MIGRATE,
+        COPIES,
         "        await source.store.check(lease)\n        await source.movable.retire(target.url, contents)\n"
         "    await target.movable.revive()\n",
         "        await source.store.check(lease)\n        await target.movable.revive()\n"
@@ -341,9 +343,9 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "a copy is not compared with what it was made from",
         f"{MOMENTS_TEST}::test_a_copy_that_is_not_what_was_written_is_not_moved_to",
-        MIGRATE,
-        "        if not same(contents, copied):\n",
-        "        if False:\n",
+        COPIES,
+        "    if not same(contents, copied):\n",
+        "    if False:\n",
     ),
     # --- PostgreSQL ---
     _served(

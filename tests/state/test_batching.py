@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from reconciler.state.batching import Batching
+from reconciler.state.log.open_state import Batching
 
 
 async def test_what_is_asked_for_while_others_are_served_is_served_at_once() -> None:
@@ -24,22 +24,6 @@ async def test_what_is_asked_for_while_others_are_served_is_served_at_once() -> 
         await anyio.wait_all_tasks_blocked()
         may_end.set()
     assert batches == [["first"], ["second", "third", "fourth"]]
-
-
-async def test_nothing_is_served_while_other_work_has_its_turn() -> None:
-    batches: list[Sequence[str]] = []
-
-    async def serve(batch: Sequence[str]) -> None:
-        batches.append(batch)
-
-    turn = anyio.Lock()
-    batching = Batching(serve, turn)
-    async with anyio.create_task_group() as tasks, turn:
-        tasks.start_soon(batching.ask, "one")
-        tasks.start_soon(batching.ask, "another")
-        await anyio.wait_all_tasks_blocked()
-        assert batches == []
-    assert batches == [["one", "another"]]
 
 
 async def test_the_next_ones_are_served_before_those_before_them_go_on() -> None:
@@ -71,19 +55,22 @@ async def test_the_next_ones_are_served_before_those_before_them_go_on() -> None
 async def test_a_request_is_served_although_the_task_of_the_first_one_died() -> None:
     """Its loop ends tasks without asking `anyio`, at the end of a process for example."""
     batches: list[Sequence[str]] = []
+    may_end = anyio.Event()
 
     async def serve(batch: Sequence[str]) -> None:
         batches.append(batch)
+        await may_end.wait()
 
-    turn = anyio.Lock()
-    batching = Batching(serve, turn)
-    async with turn:
-        dies, *lives = [asyncio.create_task(batching.ask(each)) for each in ("dies", "one", "another")]
-        await anyio.wait_all_tasks_blocked()
-        dies.cancel()
-        await asyncio.wait([dies])
-    await asyncio.wait(lives)
-    assert batches == [["dies", "one", "another"]]
+    batching = Batching(serve)
+    before = asyncio.create_task(batching.ask("before"))
+    await anyio.wait_all_tasks_blocked()
+    dies, *lives = [asyncio.create_task(batching.ask(each)) for each in ("dies", "one", "another")]
+    await anyio.wait_all_tasks_blocked()
+    dies.cancel()
+    await asyncio.wait([dies])
+    may_end.set()
+    await asyncio.wait([before, *lives])
+    assert batches == [["before"], ["dies", "one", "another"]]
 
 
 async def test_a_request_is_served_although_its_task_is_cancelled() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StateMoved, StoreError
-from reconciler.state.copies import backup, restore
+from reconciler.project.copies import backup, restore
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS

@@ -50,15 +50,6 @@ def heard(process: Child) -> str:
     return process.stdout.readline().strip()
 
 
-async def test_a_holder_that_closed_without_releasing_holds_nothing(
-    store: SqliteStore, another: OpenStore
-) -> None:
-    await store.lease(["shop"], "anna")
-    await store.close()
-    lease = await another().lease(["blog", "shop"], "ben")
-    assert lease.epochs == {"blog": 1, "shop": 2}
-
-
 async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
     store: SqliteStore, another: OpenStore, path: Path
 ) -> None:

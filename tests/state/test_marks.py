@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.copies import bring_back, require_backup
+from reconciler.project.copies import bring_back, require_backup
 from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
@@ -196,7 +196,7 @@ async def test_another_state_at_the_same_place_is_told_until_a_person_accepts_it
 async def test_a_rekey_on_another_machine_is_no_loss(tmp_path: Path, clock: SimulatedClock) -> None:
     from reconciler.core.context import Attribution
     from reconciler.execution.decisions import Actor
-    from reconciler.project.migrate import rekey
+    from reconciler.project.copies import rekey
 
     kept = Kept("encrypted", tmp_path, clock)
     await kept.commit("shop")

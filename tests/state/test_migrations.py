@@ -16,7 +16,7 @@ from reconciler.core.model import Address
 from reconciler.state.chain import state_head
 from reconciler.state.contents import StateDump, verify
 from reconciler.state.places.sqlite import backups, database, files, locks
-from reconciler.state.places.sqlite.salvage import salvage
+from reconciler.state.places.sqlite.restore import _salvaged
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.altering import execute
@@ -209,7 +209,7 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(
     chain = left_by(version, path)
     with closing(sqlite3.connect(path)) as connection:
         (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
-    found = salvage(path, StateDump(lineage, b"", ""), 0)
+    found = _salvaged(path, StateDump(lineage, b"", ""), 0)
     assert len(found.rows) == len(chain)
     assert {scope for scope, _ in found.rows} == ({""} if version < 3 else {"blog", "org/personal", "shop"})
     assert set(found.records) == {DATA, POSTS}

@@ -4,8 +4,8 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.execution.decisions import Actor
+from reconciler.project.copies import Side, migrate
 from reconciler.project.identity import create_state
-from reconciler.project.migrate import migrate, side
 from reconciler.state.log.store import LogStore
 from tests.state.doubles import made
 from tests.state.objects.doubles import Mixing, memory_bucket
@@ -26,7 +26,7 @@ async def test_a_state_is_not_made_in_a_store_that_lies(lying: LogStore, clock: 
 async def test_nor_is_one_moved_there(lying: LogStore, clock: SimulatedClock) -> None:
     here = made(clock)
     with pytest.raises(StoreError, match="a state cannot be kept in"):
-        await migrate(side(here, "sqlite:here.db"), side(lying, "s3://b/p"), "me", timeout_s=0)
+        await migrate(Side(here, "sqlite:here.db"), Side(lying, "s3://b/p"), "me", timeout_s=0)
     await here.lease(["shop"], "me")
     assert (await lying.load()).lineage == ""
 

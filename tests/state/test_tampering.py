@@ -17,8 +17,8 @@ from obstore.store import MemoryStore as Objects
 
 from reconciler.core.errors import ReconcilerError, StoreError
 from reconciler.core.model import Address
+from reconciler.project.copies import bring_back
 from reconciler.state.chain import row_hash
-from reconciler.state.copies import bring_back
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import segments
 from reconciler.state.log.bucket import unsealed

@@ -4,7 +4,6 @@
 reads is opened. So the store works on plain names and values, and the place holds none of them.
 
     bucket.py      the bucket that seals and opens: keys of objects, heads line by line, all else as a whole
-    cipher.py      one content key: tokens for names, sealed texts
-    envelope.py    the content keys, encrypted to age recipients: they stand in the root
+    cipher.py      one content key: tokens for names, sealed texts; and the keys, encrypted to age recipients
     problems.py    what is refused, and why
 """

@@ -1,6 +1,6 @@
 """A bucket that seals what is written to a place, and opens what is read from it.
 
-The root is the first object that is read, and holds the keys (`envelope`). Everything else is sealed with the
+The root is the first object that is read, and holds the keys (`Keys`). Everything else is sealed with the
 content key and bound to its key in the bucket, so that no object passes for another one:
 
     state.json     lineage, environment and where the state has moved to, in clear; all of it, sealed
@@ -24,9 +24,8 @@ from msgspec import Struct
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import StateMoved, StateSealed
 from reconciler.core.extras import require_extra
-from reconciler.state.encryption import envelope, problems
-from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
-from reconciler.state.encryption.envelope import Bytes, Keys
+from reconciler.state.encryption import problems
+from reconciler.state.encryption.cipher import KEY_BYTES, Bytes, Cipher, Keys, NotOurs
 from reconciler.state.encryption.older import MAGIC
 from reconciler.state.log.bucket import Bucket, Found
 
@@ -172,7 +171,7 @@ class SealedBucket(Bucket):
         keys = Keys(content, lineage, recipients)
         if self._keys is not None and self._keys.lineage == lineage:
             keys = self._keys.renewed(content, recipients)
-        return self.over(self.inner, keys, envelope.closed(keys, self.encryption.wrap))
+        return self.over(self.inner, keys, keys.closed(self.encryption.wrap))
 
     @property
     def key_file(self) -> bytes:
@@ -253,7 +252,7 @@ class SealedBucket(Bucket):
         if closed == self._envelope:
             return
         require_extra("encryption", "an encrypted state")
-        keys = envelope.opened(closed, self.encryption.unwrap)
+        keys = Keys.opened(closed, self.encryption.unwrap)
         if keys.lineage != lineage:
             raise problems.damaged("its key")
         self._know(keys, closed)

@@ -1,4 +1,4 @@
-"""A whole state as `StateDump`, and back; and the mark of one that has moved away. All of it blocks."""
+"""A whole state as `StateDump`, and back. All of it blocks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,159 +13,83 @@ from reconciler.core.model import Address
 from reconciler.state import contents as wholes
 from reconciler.state import rules
 from reconciler.state.codec import decode_record
-from reconciler.state.contents import Body, Row, StateDump, has_changed, is_there, same
+from reconciler.state.contents import Body, Row, StateDump, is_there
 from reconciler.state.log import head as heads
 from reconciler.state.log import root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.changes import Row as Hashed
-from reconciler.state.log.damage import Contradiction, Damaged, Gone
+from reconciler.state.log.damage import Damaged
 from reconciler.state.log.head import Head
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import PROBE, UNFINISHED, Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files
 
-_TIMES = 5  # how often a state is read anew that is merged while it is read
+
+def dump(opened: Opened, known: Root) -> StateDump:
+    """All that the state of this root holds, not verified. Raises Gone, Contradiction or Damaged."""
+    opened.scopes.keep_up(known)
+    records: dict[Address, Body] = {}
+    chains: dict[str, list[Row]] = {}
+    heads = {}
+    for name in sorted(known.scopes):
+        scope = opened.scopes.of(name)
+        with scope.lock:
+            head, tail = scope.head, scope.tail
+            records |= {
+                record.address: Body(record.serial, record.body) for record in scope.folded.stored.values()
+            }
+        chains[name] = _rows_of(opened.files.all_changes(head, tail), head)
+        heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)
+    return StateDump(
+        known.lineage,
+        known.key,
+        known.environment,
+        tuple(in_one(chains)),
+        records,
+        heads,
+        known.moved_to,
+        known.least_serial,
+    )
 
 
-class Moving:
-    """`opened`: what works on the state of a root."""
+def write(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Callable[[], str]) -> None:
+    """Make a state that holds exactly `contents`: its objects first, and last the root that shows them.
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        layout: Layout,
-        opened: Callable[[Root], Opened],
-        nonce: Callable[[], str],
-    ) -> None:
-        self._bucket = bucket
-        self._layout = layout
-        self._opened = opened
-        self._nonce = nonce
-
-    def export(self) -> StateDump:
-        """All that the state holds, as of one moment; also of one that has moved."""
-        return self._exported(self._root()[0])
-
-    def verify(self) -> None:
-        """Read all of it. Raises StoreError naming what was changed."""
-        known = self._root()[0]
-        root.require_here(self._bucket, known)
-        wholes.verify(self._exported(known))
-
-    def import_(self, contents: StateDump) -> None:
-        """Make a state that holds exactly `contents`: its objects first, and last the root that shows them.
-
-        Raises StoreError where there is a state already that has not moved away.
-        """
-        wholes.verify(contents)
-        if contents.environment != self._layout.environment:
-            raise StoreError(
-                f"the copied state belongs to environment `{contents.environment or BASE}`, and not to "
-                f"`{self._layout.environment or BASE}`",
-                help="name that environment by --env",
-            )
-        before = root.read(self._bucket, self._layout)
-        if before is None:
-            root.refuse_foreign(self._bucket, self._layout)
-        elif not before[0].moved_to or before[0].lineage != contents.lineage:
-            raise is_there(self._bucket.place)
-        generation, bucket = self._nonce(), self._bucket.renewed(contents.lineage)
-        layout = Layout(contents.environment, generation)
-        _write_state(bucket, layout, contents, self._nonce)
-        new = Root(
-            contents.lineage,
-            contents.environment,
-            contents.key,
-            generation,
-            self._nonce(),
-            serial=before[0].serial + 1 if before is not None else 1,
-            scopes=dict.fromkeys(_scopes_of(contents), 1),
-            moved_to=contents.moved_to,
-            least_serial=contents.least_serial,
+    Raises StoreError where there is a state already that has not moved away.
+    """
+    wholes.verify(contents)
+    if contents.environment != layout.environment:
+        raise StoreError(
+            f"the copied state belongs to environment `{contents.environment or BASE}`, and not to "
+            f"`{layout.environment or BASE}`",
+            help="name that environment by --env",
         )
-        tag = before[1] if before is not None else ""
-        outcome = writes.replace(bucket, layout.root, new.encode(), tag)
-        if isinstance(outcome, writes.Conflict):
-            raise is_there(self._bucket.place)
-        self._bucket.delete(f"{layout.folder}{UNFINISHED}")  # its root is there
-        if before is not None:
-            _delete_others(self._bucket.raw, layout)
-
-    def retire(self, to: str, contents: StateDump) -> None:
-        """First the root says that the state moves: a lease that is taken from then on takes that back.
-
-        Then every lease from before is ended, and what stands there now is compared once more.
-        """
-        known, tag = self._root()
-        self._refuse_other(known, to, contents)
-        if known.moved_to == to:
-            return
-        known, tag = self._replaced(tag, replace(known.next(self._nonce()), moving=True))
-        self._end_leases(known)
-        self._refuse_other(known, to, contents)
-        self._replaced(tag, replace(known.next(self._nonce()), moving=False, moved_to=to))
-
-    def revive(self) -> None:
-        """Be the state itself again, after `retire` or as a copy."""
-        known, tag = self._root()
-        self._replaced(tag, replace(known.next(self._nonce()), moved_to=""))
-
-    def _refuse_other(self, known: Root, to: str, contents: StateDump) -> None:
-        if known.moved_to not in ("", to) or not same(self._exported(known), contents):
-            raise has_changed(self._bucket.place)
-
-    def _end_leases(self, known: Root) -> None:
-        """Nobody who holds a scope can write or check any more."""
-        opened = self._opened(known)
-        for name in sorted(known.scopes):
-            opened.leases.fence(name)
-
-    def _root(self) -> tuple[Root, str]:
-        return root.require(self._bucket, self._layout)
-
-    def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
-        """Write `after` over the root with this tag; returns it with its own tag."""
-        outcome = writes.replace(self._bucket, self._layout.root, after.encode(), tag)
-        if isinstance(outcome, writes.Conflict):
-            raise has_changed(self._bucket.place)
-        return after, outcome.tag
-
-    def _exported(self, known: Root) -> StateDump:
-        for _ in range(_TIMES):
-            try:
-                return self._read(known)
-            except (Gone, Contradiction):
-                known = self._root()[0]
-        return self._read(known)
-
-    def _read(self, known: Root) -> StateDump:
-        opened = self._opened(known)
-        opened.scopes.keep_up(known)
-        records: dict[Address, Body] = {}
-        chains: dict[str, list[Row]] = {}
-        heads = {}
-        for name in sorted(known.scopes):
-            scope = opened.scopes.of(name)
-            with scope.lock:
-                head, tail = scope.head, scope.tail
-                records |= {
-                    record.address: Body(record.serial, record.body)
-                    for record in scope.folded.stored.values()
-                }
-            chains[name] = _rows_of(opened.files.all_changes(head, tail), head)
-            heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)
-        return StateDump(
-            known.lineage,
-            known.key,
-            known.environment,
-            tuple(in_one(chains)),
-            records,
-            heads,
-            known.moved_to,
-            known.least_serial,
-        )
+    before = root.read(bucket, layout)
+    if before is None:
+        root.refuse_foreign(bucket, layout)
+    elif not before[0].moved_to or before[0].lineage != contents.lineage:
+        raise is_there(bucket.place)
+    new = Root(
+        contents.lineage,
+        contents.environment,
+        contents.key,
+        generation=nonce(),
+        nonce=nonce(),
+        serial=before[0].serial + 1 if before is not None else 1,
+        scopes=dict.fromkeys(_scopes_of(contents), 1),
+        moved_to=contents.moved_to,
+        least_serial=contents.least_serial,
+    )
+    renewed, layout = bucket.renewed(contents.lineage), Layout(contents.environment, new.generation)
+    _write_scopes(renewed, layout, contents, nonce)
+    tag = before[1] if before is not None else ""
+    if isinstance(writes.replace(renewed, layout.root, new.encode(), tag), writes.Conflict):
+        raise is_there(bucket.place)
+    bucket.delete(f"{layout.folder}{UNFINISHED}")  # its root is there
+    if before is not None:
+        _delete_others(bucket.raw, layout)
 
 
 # --- a state that was made elsewhere, in a folder of its own; its root, which comes last, shows it ---
@@ -173,7 +97,7 @@ class Moving:
 _ROWS = 500  # how many rows stand in one change
 
 
-def _write_state(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Callable[[], str]) -> None:
+def _write_scopes(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Callable[[], str]) -> None:
     """All of `contents` but the root, for a `layout` that nobody else uses."""
     writes.create(bucket, f"{layout.folder}{UNFINISHED}", nonce().encode())
     rows: dict[str, list[Row]] = defaultdict(list)

@@ -13,28 +13,28 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import history
+from reconciler.state import contents as wholes
 from reconciler.state.codec import encode_entry, encode_record
-from reconciler.state.contents import StateDump
-from reconciler.state.log import reading, root, writes
+from reconciler.state.contents import StateDump, has_changed, same
+from reconciler.state.log import moving, reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
 from reconciler.state.log.leases import Raced
-from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted
-from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state
+from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state, of_runs_since
 
 _KEY_BYTES = 32
-_LOOKS = 3  # how often root and heads are read again that do not fit
+_LOOKS = 5  # how often root, heads and files are read again that do not fit
 _RACES = 20  # how often somebody else may be faster before we say so
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class LogStore(Store):
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`. Reads all segments."""
-        return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
+        return await self._in_thread(lambda: of_runs_since(self._journal(), since))
 
     async def create(self) -> bool:
         """As in `Store`: the root is one conditional write."""
@@ -172,7 +172,7 @@ class LogStore(Store):
 
     async def verify(self) -> None:
         """Read everything. Raises StoreError naming the first record or journal row that was changed."""
-        await self._in_thread(lambda: self.moving().verify())
+        await self._in_thread(self._verify)
 
     async def take_over(self, environment: str, *, by: str) -> bool:
         """Make this state, which is of no environment, that of `environment`, permanently.
@@ -195,7 +195,7 @@ class LogStore(Store):
 
         Raises StoreError when there is none.
         """
-        return await self._in_thread(lambda: self.moving().export())
+        return await self._in_thread(self.exported)
 
     async def import_(self, contents: StateDump) -> None:
         """Make a state that holds exactly this; all of it appears, or nothing.
@@ -204,18 +204,18 @@ class LogStore(Store):
         StoreError when there is a state already, or traces of one; but a state of the same lineage that has
         moved away is replaced.
         """
-        await self._in_thread(lambda: self.moving().import_(contents))
+        await self._in_thread(lambda: moving.write(self._bucket, self._layout, contents, self._nonce))
         await self.close()  # what was known is of the state before
 
     async def retire(self, to: str, contents: StateDump) -> None:
         """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
         exactly `contents` any more (epochs aside), as one write that nobody can come between.
         """
-        await self._in_thread(lambda: self.moving().retire(to, contents))
+        await self._in_thread(lambda: self._retire(to, contents))
 
     async def revive(self) -> None:
         """Be the state itself again, after `retire` or as a copy."""
-        await self._in_thread(lambda: self.moving().revive())
+        await self._in_thread(lambda: self._replace_root(*self._require_root(), moved_to=""))
 
     async def accept(self) -> None:
         """Go on with what is there now, also where a part of it was put back to an older copy."""
@@ -282,11 +282,52 @@ class LogStore(Store):
     def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
         if self._root() is None:
             return ()
-        return [(row.scope, reading.entry_of(row.columns)) for row in self.moving().export().rows]
+        return [(row.scope, reading.entry_of(row.columns)) for row in self.exported().rows]
 
-    def moving(self) -> Moving:
-        """What reads and writes the state as a whole, and blocks."""
-        return Moving(self._bucket, self._layout, self._open, self._nonce)
+    def exported(self) -> StateDump:
+        """As `export`, and blocks."""
+        for _ in range(_LOOKS):
+            known, _tag = self._require_root()
+            with suppress(Gone, Contradiction):  # it is merged while it is read
+                return moving.dump(self._open(known), known)
+        known, _tag = self._require_root()
+        return moving.dump(self._open(known), known)
+
+    def _verify(self) -> None:
+        root.require_here(self._bucket, self._require_root()[0])
+        wholes.verify(self.exported())
+
+    def _retire(self, to: str, contents: StateDump) -> None:
+        """First the root says that the state moves: a lease that is taken from then on takes that back.
+
+        Then every lease from before is ended, and what stands there now is compared once more.
+        """
+        known, tag = self._require_root()
+        self._refuse_other(known, to, contents)
+        if known.moved_to == to:
+            return
+        known, tag = self._replace_root(known, tag, moving=True)
+        leases = self._open(known).leases
+        for name in sorted(known.scopes):
+            leases.fence(name)  # nobody who holds it can write or check any more
+        self._refuse_other(known, to, contents)
+        self._replace_root(known, tag, moving=False, moved_to=to)
+
+    def _refuse_other(self, known: Root, to: str, contents: StateDump) -> None:
+        if known.moved_to not in ("", to) or not same(self.exported(), contents):
+            raise has_changed(self._bucket.place)
+
+    def _require_root(self) -> tuple[Root, str]:
+        """Also of a state that has moved, with its tag."""
+        return root.require(self._bucket, self._layout)
+
+    def _replace_root(self, known: Root, tag: str, **fields: Any) -> tuple[Root, str]:
+        """Write what follows from `known` over the root with this tag; returns it with its own tag."""
+        after = replace(known.next(self._nonce()), **fields)
+        outcome = writes.replace(self._bucket, self._layout.root, after.encode(), tag)
+        if isinstance(outcome, writes.Conflict):
+            raise has_changed(self._bucket.place)
+        return after, outcome.tag
 
     def _create(self) -> bool:
         if root.read(self._bucket, self._layout) is not None:

@@ -35,7 +35,8 @@ from reconciler.project.resolve import resolve_unknown, settle_restarts
 from reconciler.project.run import Applied
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
-from reconciler.state import batching, spooling
+from reconciler.state import spooling
+from reconciler.state.log import open_state
 from reconciler.state.log import store as log_store
 from reconciler.state.places.sqlite.database import connect, use_wal
 from reconciler.state.places.sqlite.store import SqliteStore
@@ -100,7 +101,7 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     """Carry `scenario` out, on a loop, a platform and a state of its own."""
     root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
     timeline = Timeline()
-    threaded = [cast("Any", module) for module in (batching, log_store, spooling)]
+    threaded = [cast("Any", module) for module in (open_state, log_store, spooling)]
     for module in threaded:
         module.to_thread = Inline
     try:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
-from reconciler.state import batching
-from reconciler.state.log import bucket, leases, scopes, segments, writes
+from reconciler.state.log import bucket, leases, open_state, scopes, segments, writes
 from reconciler.state.log import store as object_store
 from reconciler.state.log.changes import Change
 from tests.reliability.simulation.bucket import Reached, Shared
@@ -27,7 +26,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
     """Threads, locks and small limits, where this store uses them."""
     replaced: list[tuple[Any, str, Any]] = [
         (object_store, "to_thread", ToThread),
-        (batching, "to_thread", ToThread),
+        (open_state, "to_thread", ToThread),
         (bucket, "ThreadPoolExecutor", Executor),
         (writes, "ThreadPoolExecutor", Executor),
         (writes, "_INCREMENTS", 1),

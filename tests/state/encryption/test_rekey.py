@@ -11,7 +11,7 @@ from obstore.store import MemoryStore as Objects
 from reconciler.core.context import Attribution
 from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
 from reconciler.execution.decisions import Actor
-from reconciler.project.migrate import Rekeyed, rekey
+from reconciler.project.copies import Rekeyed, rekey
 from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore

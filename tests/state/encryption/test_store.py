@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
+from reconciler.project.copies import backup, restore
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, encryption_of
 from reconciler.secrets.age import NotForUs
 from reconciler.state import spool_file
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, StateDump, chained
-from reconciler.state.copies import backup, restore
-from reconciler.state.encryption import envelope, older
+from reconciler.state.encryption import older
 from reconciler.state.encryption.bucket import Encryption
-from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
+from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, Keys, NotOurs
 from reconciler.state.log.bucket import Layout
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
@@ -151,7 +151,7 @@ async def test_what_is_no_outcome_is_refused(tmp_path: Path, clock: SimulatedClo
 @pytest.mark.parametrize("damaged", ['{"content": "00"}', "[]", "{}"])
 async def test_a_key_that_is_none_is_refused_and_not_told(damaged: str) -> None:
     with pytest.raises(StoreError, match="not what was written") as refused:
-        envelope.opened(damaged.encode(), lambda data: data)
+        Keys.opened(damaged.encode(), lambda data: data)
     assert refused.value.__cause__ is None
 
 

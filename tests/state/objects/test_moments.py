@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address
-from reconciler.project.migrate import Side, migrate
+from reconciler.project.copies import Side, migrate
 from reconciler.state import between_scopes
 from reconciler.state.contents import StateDump
 from reconciler.state.log import lease_beats, segments
@@ -213,7 +213,7 @@ async def test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_mo
             await opened(there, clock).lease(["shop"], "ben")
 
     source.when_retired = take
-    await migrate(Side(source, source, "s3://here"), Side(target, target, "s3://there"), "anna", timeout_s=0)
+    await migrate(Side(source, "s3://here"), Side(target, "s3://there"), "anna", timeout_s=0)
     await opened(there, clock).lease(["shop"], "ben")
 
 
@@ -230,7 +230,5 @@ async def test_a_copy_that_is_not_what_was_written_is_not_moved_to(
     )
     await source.create()
     with pytest.raises(StoreError, match="is not what was written"):
-        await migrate(
-            Side(source, source, "s3://here"), Side(target, target, "s3://there"), "me", timeout_s=0
-        )
+        await migrate(Side(source, "s3://here"), Side(target, "s3://there"), "me", timeout_s=0)
     await opened(bucket, clock).lease(["shop"], "ben")

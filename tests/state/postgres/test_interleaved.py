@@ -80,27 +80,3 @@ async def test_of_two_that_see_a_free_scope_one_gets_it(handles: Handles) -> Non
 
     async with standing_still(store, "UPDATE", take):
         assert (await other.lease(["shop"], "ben")).epochs == {"shop": 2}
-
-
-async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
-    handles: Handles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, other = handles.open(), handles.open()
-    await store.create()
-    lease = await store.lease(["shop"], "me")
-    read = TableBucket._rows
-
-    async def take() -> None:
-        handles.clock.elapsed_s += handles.lease_s
-        await other.lease(["shop"], "ben")
-
-    def wake_late(table: TableBucket, text: str, *values: object) -> Any:
-        """The process is stopped when its answer is there, and another one takes the lease."""
-        monkeypatch.undo()
-        found = read(table, text, *values)
-        anyio.from_thread.run(take)
-        return found
-
-    monkeypatch.setattr(TableBucket, "_rows", wake_late)
-    with pytest.raises(StoreError, match="no longer ours"):
-        await store.check(lease, for_s=5)

@@ -12,13 +12,10 @@ from typing import Any
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
-from reconciler.state import archive
-from reconciler.state.contents import Body, Head, Row, StateDump
+from reconciler.state.contents import Body, Head, Row, StateDump, unpacked
+from reconciler.state.log import moving
 from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import damaged, newer_program
-from reconciler.state.log.moving import Moving
-from reconciler.state.log.open_state import Opened
-from reconciler.state.log.root import Root
 from reconciler.state.places.memory import MemoryBucket, MemoryState
 from reconciler.state.places.postgres.connections import BEGIN_READING, COMMIT, LIMITS, Ask, Statement
 from reconciler.state.places.postgres.connections import Row as Fields
@@ -83,10 +80,8 @@ def objects(ask: Ask, place: str, tables: Collection[str], *, begun: bool = Fals
     made = MemoryState(SystemClock())
     try:
         for contents in _states(place, *found):
-            environment = contents.environment
-            bucket, layout = MemoryBucket(made), Layout(environment)
             try:
-                Moving(bucket, layout, _never, lambda: MARK).import_(contents)
+                moving.write(MemoryBucket(made), Layout(contents.environment), contents, lambda: MARK)
             except StoreError as failure:  # says what is not what was written
                 raise damaged(place, failure.message) from failure
     except (KeyError, TypeError, ValueError) as error:
@@ -109,7 +104,7 @@ def _states(
         raise damaged(place, "table version is empty")
     if version[0][0] > _VERSION:
         raise newer_program(place)
-    rows = [*journal, *((state, *row) for state, body in packed for row in archive.unpack(bytes(body)))]
+    rows = [*journal, *((state, *row) for state, body in packed for row in unpacked(bytes(body)))]
     rows.sort(key=lambda row: row[1])
     for id, environment, lineage, key, digest, moved_to in states:
         parts = [lineage, hashlib.sha256(key).hexdigest(), 0, lineage, 0]
@@ -147,7 +142,3 @@ def _digest(text: str) -> str:
 
 def _named(tables: Collection[str]) -> str:
     return ", ".join(f"reconcile.{table}" for table in _TABLES if table in tables)
-
-
-def _never(root: Root) -> Opened:
-    raise AssertionError("nothing stands there before")

@@ -1,8 +1,7 @@
 """Copies of the state in `<state>.backups/`: complete and verified, or absent; the newest few are kept."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -149,23 +148,6 @@ def verify(file: Path) -> None:
         whole.verify(connection)
 
 
-@contextmanager
-def reading(file: Path) -> Iterator[sqlite3.Connection]:
+def reading(file: Path) -> AbstractContextManager[sqlite3.Connection]:
     """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
-    with ExitStack() as opened:
-        connection = opened.enter_context(closing(database.connect(file, read_only=True)))
-        if database.require(connection, file) < database.VERSION:
-            connection = opened.enter_context(closing(migrated_copy(connection)))
-        yield connection
-
-
-def migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A connection to a copy in memory that has the newest version. Raises as `older.migrate` does."""
-    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    try:
-        connection.backup(copy)
-        older.migrate(copy)
-    except BaseException:
-        copy.close()
-        raise
-    return copy
+    return closing(older.newest(database.connect(file, read_only=True), file))

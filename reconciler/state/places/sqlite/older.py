@@ -11,20 +11,23 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.core.model import Address
-from reconciler.state import archive
+from reconciler.state import rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.contents import Body, Head, StateDump, chained
+from reconciler.state.contents import Body, Head, StateDump, chained, unpacked
 from reconciler.state.contents import Row as ContentRow
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite import database, whole
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
-from reconciler.state.rules import CLOSING
+from reconciler.state.places.sqlite.salvage import Salvage
+from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import Event
 
 _NO_CHECKS, _NO_SCOPES, _NO_ARCHIVE, _ONE_SERIAL = 1, 2, 4, 5  # the newest versions like that
@@ -52,6 +55,26 @@ class Checks(Struct):
     key: str | None = None
     tables: dict[str, str] = field(default_factory=dict)
     ends: dict[str, tuple[int, str, int]] = field(default_factory=dict)
+
+
+def newest(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """`connection` to the state in `path`, or to a copy in memory that has the newest version.
+
+    Raises StoreError or Damaged. What is not given back is closed.
+    """
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        if database.require(connection, path) == database.VERSION:
+            copy.close()
+            return connection
+        connection.backup(copy)
+        migrate(copy)
+    except BaseException:
+        copy.close()
+        connection.close()
+        raise
+    connection.close()
+    return copy
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -139,7 +162,7 @@ def rows_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[Row]
     version = database.version_of(connection) or 0
     packed = connection.execute("SELECT body FROM archive ORDER BY first") if version > _NO_ARCHIVE else ()
     for (body,) in packed:
-        for row, scope, seq, run, event, at, address, step, attempt, data, hash in archive.unpack(body):
+        for row, scope, seq, run, event, at, address, step, attempt, data, hash in unpacked(body):
             yield run, event, at, address, step, attempt, data.encode(), hash, seq, scope, row
     query = _ROWS if version > _NO_SCOPES else _ROWS.replace(" scope,", " '',")
     yield from connection.execute(f"{query} ORDER BY rowid {order}")
@@ -182,7 +205,7 @@ def _in_their_scopes(rows: Iterable[tuple[str, EntryColumns]]) -> Iterator[tuple
         run, event, _, _, step, attempt, _ = columns
         if event == Event.INTENT:
             opened[run, step, attempt] = scope, columns
-        elif event in CLOSING:
+        elif event in rules.CLOSING:
             opened.pop((run, step, attempt), None)
         yield scope, columns
     for scope, columns in opened.values():
@@ -235,3 +258,55 @@ def _json_digest(value: Any) -> str:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+# --- damaged files ---
+
+
+def salvage(connection: sqlite3.Connection, base: StateDump, version: int, found: Salvage) -> None:
+    """Add to `found` the rows after the backup, `base`, whose hashes fit, and records whose digests do.
+
+    `version`: the newest change of the backup.
+    """
+    known = None
+    with suppress(sqlite3.Error, Damaged):
+        known = checks_of(connection)
+        found.seen, found.lineage = Seen(known.version, "", known.rows, known.serial), known.lineage
+        found.serials = dict.fromkeys(base.heads, known.serial)
+    if known is not None and known.version + 1 < version:
+        return  # an older copy was put in its place: the backup knows all that it knows, and more
+    records: dict[Address, Body] = {}
+    rows: dict[int, Row] = {}
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error, ValueError):
+            records.update(records_of(connection, order))  # up to the first that cannot be read
+        with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
+            rows.update((row[-1], row) for row in rows_of(connection, order))
+    is_whole = known is not None and len(records) == known.records
+    if is_whole:
+        found.records = records
+    for address, body in records.items():
+        if address not in base.records or body.serial >= base.records[address].serial:
+            found.records[address] = body
+    for scope, columns in _following(rows, base):
+        changed = Address.parse(columns[3]) if columns[3] and rules.changes_a_record(columns[1]) else None
+        if is_whole or changed is None or changed in records:
+            found.rows.append((scope, columns))
+        else:
+            found.reopened.add(changed)
+
+
+def _following(rows: Mapping[int, Row], base: StateDump) -> list[tuple[str, EntryColumns]]:
+    """The rows after the backup, with their scopes. The row before one may be of another scope."""
+    hashes: dict[int, set[str]] = defaultdict(set, {0: {base.lineage}})
+    for head in base.heads.values():
+        hashes[head.seq].add(head.hash)
+    for *_, hash, seq, _, _ in rows.values():
+        hashes[seq].add(hash)
+    in_backup, found = {row.columns for row in base.rows}, list[tuple[str, EntryColumns]]()
+    for _, (*columns, data, hash, seq, scope, _) in sorted(rows.items()):
+        if any(row_hash(before, seq, columns, data, scope) == hash for before in hashes[seq - 1]):
+            read: EntryColumns = (*columns, data.decode())
+            # All up to a row that is in the backup are.
+            found = [] if read in in_backup else [*found, (scope, read)]
+    return found

@@ -6,6 +6,7 @@ a person says what became of it before anything is made again.
 
 import dataclasses
 import shutil
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -137,7 +138,7 @@ def _from_backup(source: Path, at: datetime | None, path: Path, copy: Path, now:
             f"neither {files.key_path(path)} nor {files.key_path(source)} is the key of this backup",
             help="put the key beside the backup, or restore another one",
         )
-    salvaged = salvage(copy, base, in_backup.version)
+    salvaged = _salvaged(copy, base, in_backup.version)
     if salvaged.lineage not in ("", base.lineage):
         raise StoreError(f"{source} is a backup of another state", help="name a backup of this state")
     known = max(seen.read(path, base.lineage), salvaged.seen, key=attrgetter("version", "rows"))
@@ -152,6 +153,21 @@ def _from_backup(source: Path, at: datetime | None, path: Path, copy: Path, now:
     key: Literal["kept", "restored"] = "restored" if key_of is not None else "kept"
     restored = Restored(str(source), at, "", count, reopened, lost, key)
     return _New(restored, contents, max(in_backup.version, known.version) + 1, note, key_of)
+
+
+def _salvaged(file: Path, base: StateDump, version: int) -> Salvage:
+    """Read `file`, a copy of the damaged database with its WAL next to it. Never raises for what it holds.
+
+    `base`: the backup, after which changes are looked for; `version`: its newest change.
+    """
+    found = Salvage(dict(base.records))
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        if (database.version_of(connection) or database.VERSION) < database.VERSION:
+            older.salvage(connection, base, version, found)
+        else:
+            salvage(connection, base, found)
+    return found
 
 
 def _bring_key(source: Path, path: Path, aside: Path) -> None:

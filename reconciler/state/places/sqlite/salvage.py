@@ -8,17 +8,14 @@ call whose end stood there is open again.
 import gzip
 import json
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import rules
-from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, StateDump
 from reconciler.state.log import head as heads
@@ -27,7 +24,7 @@ from reconciler.state.log.bucket import Found, quoted
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Newer
 from reconciler.state.log.head import Head
-from reconciler.state.places.sqlite import database, older, seen
+from reconciler.state.places.sqlite import seen
 from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
 from reconciler.state.places.sqlite.seen import NOTHING, Seen
 from reconciler.state.store import Event
@@ -54,22 +51,8 @@ class Salvage:
     lineage: str = ""
 
 
-def salvage(file: Path, base: StateDump, version: int) -> Salvage:
-    """Read `file`, a copy of the damaged database with its WAL next to it. Never raises for what it holds.
-
-    `base`: the backup, after which changes are looked for; `version`: its newest change.
-    """
-    found = Salvage(dict(base.records))
-    with suppress(sqlite3.Error), closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.text_factory = lambda text: text.decode(errors="replace")
-        if (database.version_of(connection) or database.VERSION) < database.VERSION:
-            _salvage_older(connection, base, version, found)
-        else:
-            _salvage(connection, base, found)
-    return found
-
-
-def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) -> None:
+def salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) -> None:
+    """Add to `found` what came after the backup, `base`."""
     objects = dict(_objects(connection))
     folders = [key.partition("/")[0] for key in objects if "/" in key]
     generation = max(folders, key=folders.count, default="")
@@ -170,52 +153,3 @@ def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Itera
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error):
             yield from connection.execute(f"{query} {order}", values)
-
-
-# --- files of older versions ---
-
-
-def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int, found: Salvage) -> None:
-    """Rows whose hashes fit, and records whose digests do, each of its own."""
-    known = None
-    with suppress(sqlite3.Error, Damaged):
-        known = older.checks_of(connection)
-        found.seen, found.lineage = Seen(known.version, "", known.rows, known.serial), known.lineage
-        found.serials = dict.fromkeys(base.heads, known.serial)
-    if known is not None and known.version + 1 < version:
-        return  # an older copy was put in its place: the backup knows all that it knows, and more
-    records: dict[Address, Body] = {}
-    rows: dict[int, older.Row] = {}
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.Error, ValueError):
-            records.update(older.records_of(connection, order))  # up to the first that cannot be read
-        with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
-            rows.update((row[-1], row) for row in older.rows_of(connection, order))
-    is_whole = known is not None and len(records) == known.records
-    if is_whole:
-        found.records = records
-    for address, body in records.items():
-        if address not in base.records or body.serial >= base.records[address].serial:
-            found.records[address] = body
-    for scope, columns in _following(rows, base):
-        changed = Address.parse(columns[3]) if columns[3] and rules.changes_a_record(columns[1]) else None
-        if is_whole or changed is None or changed in records:
-            found.rows.append((scope, columns))
-        else:
-            found.reopened.add(changed)
-
-
-def _following(rows: Mapping[int, older.Row], base: StateDump) -> list[tuple[str, EntryColumns]]:
-    """The rows after the backup, with their scopes. The row before one may be of another scope."""
-    hashes: dict[int, set[str]] = defaultdict(set, {0: {base.lineage}})
-    for head in base.heads.values():
-        hashes[head.seq].add(head.hash)
-    for *_, hash, seq, _, _ in rows.values():
-        hashes[seq].add(hash)
-    in_backup, found = {row.columns for row in base.rows}, list[tuple[str, EntryColumns]]()
-    for _, (*columns, data, hash, seq, scope, _) in sorted(rows.items()):
-        if any(row_hash(before, seq, columns, data, scope) == hash for before in hashes[seq - 1]):
-            read: EntryColumns = (*columns, data.decode())
-            # All up to a row that is in the backup are.
-            found = [] if read in in_backup else [*found, (scope, read)]
-    return found

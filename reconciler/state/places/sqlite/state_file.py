@@ -15,7 +15,7 @@ from reconciler.state.encryption.bucket import header
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.places.sqlite import backups, database, files, locks, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, locks, older, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import no_state
@@ -61,10 +61,10 @@ class StateFile(TableBucket):
     def migrate(self) -> bool:
         """Bring the state to the newest version; False where it has that."""
         with self._explained(), self._turn:
-            older = self.exists() and self.is_older
-            if older:
+            was_older = self.exists() and self.is_older
+            if was_older:
                 self._writable()
-            return older
+            return was_older
 
     def key(self) -> bytes | None:
         """The fingerprint key; None where it was not made yet. Raises StoreError for another one."""
@@ -144,8 +144,7 @@ class StateFile(TableBucket):
             version = database.require(connection, self.path)
             self.is_older = version < database.VERSION
             if self.is_older:
-                with closing(connection) as older:
-                    connection = backups.migrated_copy(older)
+                connection = older.newest(connection, self.path)
                 self._tell_older(version)
             elif not self._read_only:
                 database.use_wal(connection)

@@ -9,6 +9,7 @@ from reconciler.core.clock import SystemClock
 from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
 from reconciler.state.log import head as heads
+from reconciler.state.log import moving
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.damage import Damaged, explained
@@ -52,7 +53,7 @@ def fill(
     """
     database.make(connection)
     bucket = seal(TableBucket("of the copy", connection))
-    LogStore(bucket, SystemClock(), randomness, environment=contents.environment).moving().import_(contents)
+    moving.write(bucket, Layout(contents.environment), contents, lambda: randomness(8).hex())
     connection.execute("UPDATE changes SET number = ?", (number,))
 
 
@@ -74,7 +75,7 @@ def contents_of(connection: sqlite3.Connection) -> StateDump:
     """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
     with explained(bucket):
-        return LogStore(bucket, SystemClock(), environment=root_of(bucket).environment).moving().export()
+        return LogStore(bucket, SystemClock(), environment=root_of(bucket).environment).exported()
 
 
 def verify(connection: sqlite3.Connection) -> None:
