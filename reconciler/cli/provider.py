@@ -26,8 +26,8 @@ from reconciler.core.listening import listening_at
 from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.store import require_private
-from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks
+from reconciler.providers.check import run as reports
 from reconciler.providers.check.bench import Check, SignInSubject, Subject
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page

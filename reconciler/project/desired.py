@@ -20,8 +20,8 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, holds_secrets, missing_origins
 from reconciler.kinds.source import is_armored, source_ref
 from reconciler.manifests.files import lies_in
-from reconciler.manifests.known import Known
 from reconciler.manifests.meaning import digest_resources
+from reconciler.manifests.reading.lines import Known
 from reconciler.manifests.revisions.revision import Revision, WorkingTree, settings_as_at
 from reconciler.manifests.revisions.sources import value_sources
 from reconciler.planning.declared import Desired

@@ -48,7 +48,7 @@ from reconciler.kinds.roles import (
     TakesTime,
     declared_fields,
 )
-from reconciler.kinds.volume import changing, creating, origins, snapshots
+from reconciler.kinds.volume import changing, origins, snapshots
 from reconciler.kinds.volume.spec import MOST_GB, SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 
@@ -222,7 +222,7 @@ class VolumeKind(
         return (at, copy.size or 0) if at is not None else None
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
-        return creating.match_of(spec, address)
+        return changing.match_of(spec, address)
 
     def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
         """A volume of another origin is another one, where the origin of ours is known."""
@@ -259,7 +259,7 @@ class VolumeKind(
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         """Changeable defaults are written, too: a field that is not written is not watched."""
-        names, defaults = (*creating.SHOWN, "fstype"), {**_FIXED_DEFAULTS, **given}
+        names, defaults = (*changing.SHOWN, "fstype"), {**_FIXED_DEFAULTS, **given}
         spec, comments = declared_fields(VolumeSpec, names, live, defaults)
         if live.state in changing.UNSETTLED_STATES:
             comments[()] = (f"it was still {live.state} when it was read",)
@@ -270,11 +270,11 @@ class VolumeKind(
 
     def create(self, subject: Subject) -> Decision:
         reason = origins.why_created(subject.spec.origin)
-        taken = creating.zones_taken(subject)
+        taken = changing.zones_taken(subject)
         if taken:
-            shared = creating.SHARES_ZONES
+            shared = changing.SHARES_ZONES
             reason += f"; needs a zone other than {', '.join(taken)} ({shared} lets it share one)"
-        return creating.decide_create(subject, Action.CREATE, reason)
+        return changing.decide_create(subject, Action.CREATE, reason)
 
     def again(self, subject: Subject) -> Decision | None:
         """The new volume is as large as the old one, which no snapshot of it exceeds, and in its region."""
@@ -284,10 +284,10 @@ class VolumeKind(
             return None
         reason = f"{gone.id} was destroyed; its data is restored from its snapshot {origin.snapshot_id}"
         new = replace(subject, live=None, record=None)
-        return creating.decide_create(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
+        return changing.decide_create(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
 
     def how_again(self, subject: Subject) -> str:
-        return creating.how_again(subject)
+        return changing.how_again(subject)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         size = changing.size_change(subject)

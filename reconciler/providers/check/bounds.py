@@ -10,8 +10,7 @@ from typing import Any
 from reconciler.core.errors import TransportError
 from reconciler.providers.check.bench import Bench, Group, NotChecked, Send, Unmet, check_refused
 from reconciler.providers.check.events import PATH, new_event
-from reconciler.providers.check.evidence import Exchange
-from reconciler.providers.check.request import Request, send_cut, send_half
+from reconciler.providers.check.request import Exchange, Request, send_cut, send_half
 from reconciler.services.signing import MAX_SIGNED
 
 _CAPS = "this project's rule for providers (docs/provider-check.md); the API document names no limit"

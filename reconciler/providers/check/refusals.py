@@ -14,9 +14,8 @@ from reconciler.providers.check.bench import (
     same,
     succeeded,
 )
-from reconciler.providers.check.evidence import parsed
 from reconciler.providers.check.forgeries import FORGERIES, Forgery
-from reconciler.providers.check.request import Request
+from reconciler.providers.check.request import Request, parsed
 from reconciler.services.transport import Answer
 
 _DEMAND = "it is answered 401, in the same words as every other refusal, and changes nothing"

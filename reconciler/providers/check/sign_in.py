@@ -18,8 +18,7 @@ from reconciler.providers.check.bench import (
     is_success,
     path_of,
 )
-from reconciler.providers.check.evidence import Exchange, parsed, without_values
-from reconciler.providers.check.request import Request
+from reconciler.providers.check.request import Exchange, Request, parsed, without_values
 from reconciler.services.transport import Answer
 
 REDIRECTS = (301, 302, 303, 307, 308)
