@@ -52,12 +52,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._ending = asyncio.Event()
         local = transport.get_extra_info("socket").family == socket.AF_UNIX
-        self.app_state = {
-            **self.app_state,
-            "transport": transport,
-            "ending": self._ending,
-            "local": local,
-        }
+        self.app_state = {**self.app_state, "transport": transport, "ending": self._ending, "local": local}
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -222,11 +217,7 @@ def serve(
     """
     if db is not None:
         require_own(db)  # before the lock next to it is written
-    with (
-        locked(db) as announce,
-        listening_at(host, port) as (listener, url),
-        _local(machine_socket) as local,
-    ):
+    with locked(db) as announce, listening_at(host, port) as (listener, url), _local(machine_socket) as local:
         sandbox = Sandbox(db=db, clock=clock, **options)
 
         def accepting() -> None:

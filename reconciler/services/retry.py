@@ -29,26 +29,6 @@ def fails(status: int) -> bool:
     return status == TOO_MANY or status >= 500
 
 
-async def answer_to_get(
-    path: str,
-    address: str,
-    attempt: Callable[[float], Awaitable[Answer]],
-    *,
-    clock: Clock,
-    jitter: Callable[[], float],
-    is_useless: Callable[[], bool] = lambda: False,
-) -> Answer:
-    """As `answer_in_time`. Raises PlatformError with the service's `address` if no answer came."""
-    try:
-        return await answer_in_time(attempt, clock=clock, jitter=jitter, is_useless=is_useless)
-    except TooLarge as error:
-        raise PlatformError(f"GET {path}: {error.message}", path=path) from None
-    except TransportError as failure:
-        raise PlatformError(
-            f"GET {path} at {address} got no answer: {failure.message}", path=path
-        ) from failure
-
-
 async def answer_in_time(
     attempt: Callable[[float], Awaitable[Answer]],
     *,

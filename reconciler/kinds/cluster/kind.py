@@ -23,16 +23,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
 from reconciler.core.words import since
-from reconciler.kinds.base import (
-    REPLACED,
-    Decision,
-    Kind,
-    Subject,
-    Watched,
-    compare_fields,
-    path_of,
-    segment,
-)
+from reconciler.kinds.base import REPLACED, Decision, Kind, Subject, Watched, compare_fields, path_of, segment
 from reconciler.kinds.cluster import calls
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field, Locate

@@ -10,33 +10,12 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import (
-    Action,
-    Address,
-    Effect,
-    FieldChange,
-    Path,
-    Reference,
-    Resource,
-    StateRecord,
-)
+from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Reference, Resource, StateRecord
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many, parse_time
-from reconciler.kinds.base import (
-    REPLACED,
-    AtRest,
-    Decision,
-    Kind,
-    Subject,
-    Watched,
-    compare_fields,
-)
+from reconciler.kinds.base import REPLACED, AtRest, Decision, Kind, Subject, Watched, compare_fields
 from reconciler.kinds.manifest import Field, Locate
-from reconciler.kinds.restarts import (
-    detached_reads,
-    machine_reads,
-    restart_steps,
-)
+from reconciler.kinds.restarts import detached_reads, machine_reads, restart_steps
 from reconciler.kinds.roles import (
     ComesBack,
     Declared,
@@ -70,16 +49,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(
-    Importable,
-    MadeFromOthers,
-    TakesTime,
-    ComesBack,
-    HasObjectives,
-    FillsUp,
-    Restorable,
-    Kind,
-):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Restorable, Kind):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"

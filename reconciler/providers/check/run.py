@@ -17,7 +17,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
-from reconciler.providers.check import bounds, calls, events, refusals, sign_in
+from reconciler.providers.check import calls, events, refusals, sign_in
 from reconciler.providers.check.bench import (
     CHECKS,
     GONE,
@@ -41,7 +41,7 @@ GROUPS = [
         calls.repeats,
         refusals.refusals,
         events.events,
-        bounds.bounds,
+        events.bounds,
         sign_in.sign_in,
     )
 ]

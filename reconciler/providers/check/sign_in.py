@@ -267,9 +267,7 @@ async def _refused(browser: Browser, back: str) -> None:
 
 
 @sign_in(
-    "in another browser",
-    "the callback is refused (4xx) in a browser that did not start the sign-in",
-    _NOTES,
+    "in another browser", "the callback is refused (4xx) in a browser that did not start the sign-in", _NOTES
 )
 async def in_another_browser(bench: Bench) -> None:
     _, back, _ = await _on_the_way_back(bench)

@@ -141,12 +141,7 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
             "minItems": 1,
             "default": ["started"],
         },
-        "timeout": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": LONGEST_WAIT_S,
-            "default": LONGEST_WAIT_S,
-        },
+        "timeout": {"type": "integer", "minimum": 1, "maximum": LONGEST_WAIT_S, "default": LONGEST_WAIT_S},
     },
 )
 def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:

@@ -211,12 +211,7 @@ _SEED = Seed(
     "secrets",
     Secret,
     shown=lambda world, secret: wire(secret),
-    columns=(
-        "app",
-        "name",
-        "digest",
-        ("updated at", lambda world, secret: rfc3339(secret.updated_at)),
-    ),
+    columns=("app", "name", "digest", ("updated at", lambda world, secret: rfc3339(secret.updated_at))),
     plant=_plant,
     form=SecretItem,
     after=("apps",),
