@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import HostName, Job
 from reconciler.hosts.requests import HostRefused, Method, Requests
-from reconciler.services.answers import parsed
+from reconciler.services.outcome import parsed
 from reconciler.services.retry import time_of
 from reconciler.services.transport import Answer
 

@@ -15,7 +15,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.saved import Digest
 from reconciler.core.steps import ManifestSet
 from reconciler.core.words import counted
-from reconciler.guardrails.files import read_limits
+from reconciler.guardrails.limit import read_limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, holds_secrets, missing_origins
 from reconciler.kinds.source import is_armored, source_ref

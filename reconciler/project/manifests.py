@@ -20,7 +20,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.model import Path as FieldPath
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import SecretRef
-from reconciler.guardrails.files import without_guardrails
+from reconciler.guardrails.limit import without_guardrails
 from reconciler.kinds.roles import holds_secrets, secret_of
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.load import Loaded, Reader, load

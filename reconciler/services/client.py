@@ -28,7 +28,10 @@ from reconciler.core.errors import (
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
 from reconciler.core.tracing import span
-from reconciler.services.answers import (
+from reconciler.services.outcome import (
+    Outcome,
+    Refusal,
+    classify,
     cleaned,
     error_text,
     first_difference,
@@ -36,9 +39,10 @@ from reconciler.services.answers import (
     is_html,
     parsed,
     read_shape,
+    recognise,
     request_id,
+    unanswered,
 )
-from reconciler.services.outcome import Outcome, Refusal, classify, recognise, unanswered
 from reconciler.services.rate import RateLimit
 from reconciler.services.retry import Breaker, answer_in_time, fails, retry_after, time_of
 from reconciler.services.service import Auth, Service, without_credential

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Down, PlatformError, TooLarge, TransportError
-from reconciler.services.answers import http_date
+from reconciler.services.outcome import http_date
 from reconciler.services.transport import Answer
 
 READ_BUDGET_S = 20.0  # for one request with all its attempts

@@ -20,8 +20,7 @@ from reconciler.providers.check.bench import (
     succeeded,
     webhook_secret_of,
 )
-from reconciler.providers.check.forgeries import wrong
-from reconciler.providers.check.refusals import expect_refusal
+from reconciler.providers.check.refusals import expect_refusal, wrong
 from reconciler.providers.check.request import Draft, Exchange, Request, send_cut, send_half
 from reconciler.services.signing import MAX_SIGNED
 

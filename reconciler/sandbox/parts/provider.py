@@ -273,7 +273,7 @@ def wire(provider: Provider) -> dict[str, Any]:
 def user_wire(user: User) -> dict[str, Any]:
     """The user as the world shows it."""
     organizations = [{"id": id, "role": role} for id, role in user.organizations.items()]
-    return {"id": user.id, "name": user.name, "email": user.email, "organizations": organizations}
+    return {**user.shown("id", "name", "email"), "organizations": organizations}
 
 
 def resource_wire(resource: Resource) -> dict[str, Any]:
