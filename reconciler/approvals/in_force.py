@@ -34,8 +34,7 @@ from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.execution.decisions import Content, recall, remember
-from reconciler.guardrails.files import require_limits
-from reconciler.guardrails.limit import Limit
+from reconciler.guardrails.limit import Limit, require_limits
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository

@@ -17,7 +17,7 @@ from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, job_of
-from reconciler.hosts.show import Shown, show
+from reconciler.hosts.publish import Shown, show
 from reconciler.project.files import read_file
 from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page

@@ -16,7 +16,7 @@ from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core.context import Context
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.words import counted
-from reconciler.guardrails.files import CASE, require_limits
+from reconciler.guardrails.limit import CASE, require_limits
 from reconciler.guardrails.rules import Finding
 from reconciler.manifests.files import name_of
 from reconciler.project.policy import Backtest, Tried, backtest, try_case

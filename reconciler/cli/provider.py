@@ -26,7 +26,6 @@ from reconciler.core.listening import listening_at
 from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.store import require_private
-from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks
 from reconciler.providers.check.bench import Check, SignInSubject, Subject
 from reconciler.reports.formats import find_formats
@@ -291,10 +290,10 @@ def check(
     report = checks.Report(url)
     code = _run(subject, selected, report, output)
     if output == "json":
-        click.echo(find_formats()["json"].render(Page(document=reports.document(report))), nl=False)
+        click.echo(find_formats()["json"].render(Page(document=checks.document(report))), nl=False)
     elif output == "junit":
-        click.echo(reports.junit(report), nl=False)
-    click.echo(reports.summary(report), err=output != "text")
+        click.echo(checks.junit(report), nl=False)
+    click.echo(checks.summary(report), err=output != "text")
     return code or (DONE if report.passed else FAILED)
 
 
@@ -308,7 +307,7 @@ def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, out
 
     def ends(result: checks.Result) -> None:
         if output == "text":
-            click.echo(reports.line(result))
+            click.echo(checks.line(result))
 
     async def work(_: Watch) -> None:
         await checks.run(

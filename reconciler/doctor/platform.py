@@ -11,8 +11,8 @@ from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import HasDetails, Importable, located
-from reconciler.services.answers import http_date, is_html
 from reconciler.services.client import Client
+from reconciler.services.outcome import http_date, is_html
 from reconciler.services.transport import Answer
 
 _DEADLINE_S = 10.0

@@ -31,7 +31,7 @@ from reconciler.kinds.base import segment
 from reconciler.kinds.roles import SetsSecrets, secret_names
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.answers import cleaned
+from reconciler.services.outcome import cleaned
 
 CLAIMED = "claimed"  # the record's field with the names that a step with `for_each` was about to set
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose

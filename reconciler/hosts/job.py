@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.attribution import run_url
-from reconciler.services.answers import at_path
+from reconciler.services.outcome import at_path
 
 HostName = Literal["github", "gitlab", "gitea"]
 HOSTS: tuple[HostName, ...] = get_args(HostName)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Lost, NotSent, ReconcilerError
-from reconciler.services.answers import error_text, parsed
+from reconciler.services.outcome import error_text, parsed
 from reconciler.services.retry import TOO_MANY, retry_after, time_of
 from reconciler.services.service import without_credential
 from reconciler.services.transport import Answer, Transport

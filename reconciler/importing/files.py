@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Severity, has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError, Refused
 from reconciler.core.model import Address
-from reconciler.importing.arrange import Entry, file_stem
+from reconciler.importing.ownership import Entry, file_stem
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.validation.envelope import API_VERSION

@@ -12,9 +12,8 @@ from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.words import counted
 from reconciler.execution.open_intents import parse_intent
-from reconciler.importing.arrange import Entry, sort_out
 from reconciler.importing.files import Planned, Present
-from reconciler.importing.ownership import Known, Live, Skipped
+from reconciler.importing.ownership import Entry, Known, Live, Skipped, sort_out
 from reconciler.importing.search import Wanted, find_live
 from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of

@@ -12,7 +12,7 @@ from msgspec import Struct
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.words import counted, in_words
-from reconciler.importing.arrange import Entry
+from reconciler.importing.ownership import Entry
 from reconciler.kinds.roles import GIB, Look
 from reconciler.reports.escape import page_text
 from reconciler.reports.fragments import AddressText, ContextJson, DiagnosticJson, Json, Moment, Whole, says

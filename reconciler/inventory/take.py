@@ -11,9 +11,8 @@ from reconciler.core.context import Origin
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Deletion, Observation
 from reconciler.core.steps import Read
-from reconciler.importing.arrange import Entry, sort_out
 from reconciler.importing.files import Present
-from reconciler.importing.ownership import Known, Live
+from reconciler.importing.ownership import Entry, Known, Live, sort_out
 from reconciler.importing.search import Wanted, find_live
 from reconciler.importing.unmanaged import doubtful_objects, know
 from reconciler.inventory.page import CopiesJson, Inventory, ItemJson, UnpricedJson

@@ -53,10 +53,7 @@ class ValueSource(Spec):
     )
 
     env: str | None = Describe(
-        None,
-        pattern=VARIABLE,
-        description="Name of an environment variable.",
-        examples=["DB_PASSWORD"],
+        None, pattern=VARIABLE, description="Name of an environment variable.", examples=["DB_PASSWORD"]
     )
     file: str | None = Describe(
         None,
@@ -85,10 +82,7 @@ class ValueSource(Spec):
         examples=[["pass", "show", "database"]],
     )
     timeout_s: int | None = Describe(
-        None,
-        ge=1,
-        le=600,
-        description="How long `sops` or `exec` may take; default: 30 seconds.",
+        None, ge=1, le=600, description="How long `sops` or `exec` may take; default: 30 seconds."
     )
 
     @property

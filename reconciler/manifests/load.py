@@ -13,11 +13,11 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
-from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.overlay import PATTERN_SIGNS, Overlays
+from reconciler.manifests.reading.lines import Known
 from reconciler.manifests.validation.loader import Effective, Loader
 from reconciler.manifests.validation.problems import MOST_PROBLEMS
-from reconciler.moves.follow import with_former
+from reconciler.moves.records import with_former
 from reconciler.policies import find_manifest_kinds
 
 

@@ -5,7 +5,7 @@ would delete or abandon the data and make a second, empty object.
 
 **A new address may be that of a recorded object if the object could become what the manifest says**: see
 `moves.compare`. An object that is known by its name or by an id in the manifest must have the same one. Of
-several, the names tell: see `moves.pair`.
+several, the names tell: see `pair_names`.
 
 A `Rename` is an error with the Moved manifest to add, or a warning where the record was kept on purpose. A
 `Doubt` is a warning: nothing tells which record became which resource.
@@ -23,8 +23,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Deletion, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
-from reconciler.moves.compare import LEFT, Alias, OtherManifests, Sameness, differing
-from reconciler.moves.pair import pair_names
+from reconciler.moves.compare import LEFT, Alias, OtherManifests, Sameness, differing, pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)

@@ -15,13 +15,13 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.saved import Digest
 from reconciler.core.steps import ManifestSet
 from reconciler.core.words import counted
-from reconciler.guardrails.files import read_limits
+from reconciler.guardrails.limit import read_limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, holds_secrets, missing_origins
 from reconciler.kinds.source import is_armored, source_ref
 from reconciler.manifests.files import lies_in
-from reconciler.manifests.known import Known
 from reconciler.manifests.meaning import digest_resources
+from reconciler.manifests.reading.lines import Known
 from reconciler.manifests.revisions.revision import Revision, WorkingTree, settings_as_at
 from reconciler.manifests.revisions.sources import value_sources
 from reconciler.planning.declared import Desired

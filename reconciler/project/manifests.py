@@ -20,12 +20,12 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.model import Path as FieldPath
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import SecretRef
-from reconciler.guardrails.files import without_guardrails
+from reconciler.guardrails.limit import without_guardrails
 from reconciler.kinds.roles import holds_secrets, secret_of
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
-from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.meaning import Changed, changed
+from reconciler.manifests.reading.lines import Known
 from reconciler.manifests.revisions.git import blobs, find_repository
 from reconciler.manifests.revisions.revision import Revision, WorkingTree, fork_point, revision
 from reconciler.manifests.revisions.sources import SourceFiles, value_sources

@@ -16,8 +16,7 @@ from reconciler.execution.settling import Settlement
 from reconciler.project.settings import ProjectSettings
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.observe import observe
-from reconciler.services.registry import Budget, Services
+from reconciler.services.registry import Budget, Services, observe
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 

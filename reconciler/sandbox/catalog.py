@@ -20,7 +20,7 @@ from reconciler.core.errors import StoreError
 from reconciler.sandbox import parts
 from reconciler.sandbox.exchange import UNKNOWN, Refusal, listed, located, problems, without_nulls
 from reconciler.sandbox.part import Item, Part, Route, Seed
-from reconciler.sandbox.parts import app, machine, webhook
+from reconciler.sandbox.parts import app, machine, provider
 from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.world import App, Thing, Transitions, World
 
@@ -36,7 +36,7 @@ SEEDS: tuple[Seed, ...] = tuple(
 )
 
 # Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
-OPEN = ("/oauth/", webhook.PREFIX)
+OPEN = ("/oauth/", provider.WEBHOOKS)
 
 
 def routes(*, extended: bool) -> list[Route]:

@@ -22,7 +22,7 @@ from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply, without_nulls
 from reconciler.sandbox.part import Route
-from reconciler.sandbox.parts import cluster, delivery, machine, secret, webhook
+from reconciler.sandbox.parts import cluster, delivery, machine, provider, secret
 from reconciler.sandbox.parts.machine_power import suspend
 from reconciler.sandbox.world import World
 
@@ -287,7 +287,7 @@ class Sandbox:
 def _limit(route: Route) -> Limit | None:
     """The rate limit of a route. Sign-in has none: the limits are for calls with the platform's token."""
     if route.guard != "bearer":
-        return WEBHOOKS if route.path.startswith(webhook.PREFIX) else None
+        return WEBHOOKS if route.path.startswith(provider.WEBHOOKS) else None
     return READ_MACHINE if route.name == "machine_get" else USUAL
 
 

@@ -120,10 +120,7 @@ class RunningSandbox(Struct, frozen=True):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        f"{MARK}({', '.join(_KNOWN)}): options of the sandbox",
-    )
+    config.addinivalue_line("markers", f"{MARK}({', '.join(_KNOWN)}): options of the sandbox")
 
 
 @pytest.fixture

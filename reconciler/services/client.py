@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from reconciler.core.clock import Clock
 from reconciler.core.errors import (
     AppMissing,
-    Down,
     NoSuchService,
     NotFound,
     NotYet,
@@ -29,7 +28,10 @@ from reconciler.core.errors import (
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
 from reconciler.core.tracing import span
-from reconciler.services.answers import (
+from reconciler.services.outcome import (
+    Outcome,
+    Refusal,
+    classify,
     cleaned,
     error_text,
     first_difference,
@@ -37,11 +39,12 @@ from reconciler.services.answers import (
     is_html,
     parsed,
     read_shape,
+    recognise,
     request_id,
+    unanswered,
 )
-from reconciler.services.outcome import Outcome, Refusal, classify, recognise, unanswered
 from reconciler.services.rate import RateLimit
-from reconciler.services.retry import Breaker, answer_to_get, fails, retry_after, time_of
+from reconciler.services.retry import Breaker, answer_in_time, fails, retry_after, time_of
 from reconciler.services.service import Auth, Service, without_credential
 from reconciler.services.transport import Answer, GetOnly, Transport, check_path, host_and_port
 
@@ -198,12 +201,7 @@ class Client:
         self.rate.refused(self.action(call), for_s)
 
     async def send(
-        self,
-        call: Call,
-        *,
-        id_path: str | None,
-        accepts: Collection[str] = (),
-        deadline_s: float = 30.0,
+        self, call: Call, *, id_path: str | None, accepts: Collection[str] = (), deadline_s: float = 30.0
     ) -> Outcome:
         """Send `call` once, never twice, and return its outcome (see `outcome.classify`).
 
@@ -252,21 +250,19 @@ class Client:
                     self.rate.answered(action)
 
         try:
-            answer = await answer_to_get(
-                path,
-                self.address,
+            answer = await answer_in_time(
                 attempt,
                 clock=self._clock,
                 jitter=self._jitter,
                 is_useless=lambda: self._breaker.is_open,
             )
-        except Down:
-            raise
-        except PlatformError as failure:
+        except TransportError as lost:
             self._breaker.gave_up(path)
-            if self._breaker.is_open:
-                raise self._breaker.down(failure) from failure.__cause__
-            raise
+            is_large = isinstance(lost, TooLarge)  # an answer, so the service and its connections work
+            how = "" if is_large else f" at {self.address} got no answer"
+            failure = PlatformError(f"GET {path}{how}: {lost.message}", path=path)
+            cause = None if is_large else lost
+            raise (self._breaker.down(failure) if self._breaker.is_open else failure) from cause
         if fails(answer.status):
             self._breaker.gave_up(path)
         return answer

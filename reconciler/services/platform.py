@@ -15,9 +15,8 @@ from pydantic_core import to_json
 from reconciler.core.clock import Clock
 from reconciler.core.steps import PLATFORM, Call, Read
 from reconciler.kinds import find_kinds
-from reconciler.services.answers import parsed
 from reconciler.services.client import Client, ClientOptions
-from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, row
+from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, parsed, row
 from reconciler.services.service import BearerToken, Service
 from reconciler.services.transport import Transport
 

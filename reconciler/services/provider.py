@@ -19,10 +19,9 @@ from reconciler.core.steps import Call, Read
 from reconciler.core.wire import one
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.answers import cleaned, parsed
 from reconciler.services.client import Client, ClientOptions
 from reconciler.services.machines.wire.extension import SETTLED_STATUSES, Extension
-from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.outcome import Outcome, Verdict, cleaned, parsed
 from reconciler.services.platform import POLICY
 from reconciler.services.service import Service, Signature
 from reconciler.services.signing import Encoding

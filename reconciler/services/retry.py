@@ -10,7 +10,7 @@ from datetime import datetime
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Down, PlatformError, TooLarge, TransportError
-from reconciler.services.answers import http_date
+from reconciler.services.outcome import http_date
 from reconciler.services.transport import Answer
 
 READ_BUDGET_S = 20.0  # for one request with all its attempts
@@ -27,26 +27,6 @@ PROBE_S = 5.0  # seconds between requests that find out whether the service is b
 def fails(status: int) -> bool:
     """Whether the answer only says that the service cannot answer now."""
     return status == TOO_MANY or status >= 500
-
-
-async def answer_to_get(
-    path: str,
-    address: str,
-    attempt: Callable[[float], Awaitable[Answer]],
-    *,
-    clock: Clock,
-    jitter: Callable[[], float],
-    is_useless: Callable[[], bool] = lambda: False,
-) -> Answer:
-    """As `answer_in_time`. Raises PlatformError with the service's `address` if no answer came."""
-    try:
-        return await answer_in_time(attempt, clock=clock, jitter=jitter, is_useless=is_useless)
-    except TooLarge as error:
-        raise PlatformError(f"GET {path}: {error.message}", path=path) from None
-    except TransportError as failure:
-        raise PlatformError(
-            f"GET {path} at {address} got no answer: {failure.message}", path=path
-        ) from failure
 
 
 async def answer_in_time(

@@ -13,8 +13,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import SENSITIVE
 from reconciler.core.steps import Call, Read
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.answers import NOT_JSON, parsed
-from reconciler.services.outcome import Outcome, Policy
+from reconciler.services.outcome import NOT_JSON, Outcome, Policy, parsed
 from reconciler.services.signing import HEADER, Encoding, sign
 from reconciler.services.transport import Answer
 

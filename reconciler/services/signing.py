@@ -82,12 +82,7 @@ def sign(
 
 
 def verify(
-    request: Signed,
-    secrets: Sequence[bytes],
-    *,
-    now: float,
-    claim: Claim,
-    encoding: Encoding = "hex",
+    request: Signed, secrets: Sequence[bytes], *, now: float, claim: Claim, encoding: Encoding = "hex"
 ) -> Mapping[str, Any]:
     """The signed fields: the body's JSON object, or the query's parameters. Raises NotAuthentic.
 

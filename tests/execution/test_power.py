@@ -13,8 +13,8 @@ from reconciler.planning.declared import Desired
 from reconciler.project.apply import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.world import Machine
-from reconciler.services.answers import read_shape
 from reconciler.services.machines.wire.machine import MachineWaited
+from reconciler.services.outcome import read_shape
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 SUSPEND = "Machine/shop/worker#suspend"

@@ -16,10 +16,9 @@ from reconciler.core.wire import many
 from reconciler.execution.send_gate import CallNotSent, SendGate
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.wire.volume import Snapshot
-from reconciler.services.observe import observe
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.provider import provider_client
-from reconciler.services.registry import Budget, Services
+from reconciler.services.registry import Budget, Services, observe
 from tests.execution.far import ANSWER_S, Far, SharedTime, add_apps, applied, of_apps
 from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, secret, volume
 

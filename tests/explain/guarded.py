@@ -14,8 +14,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import ExtraMissing, Refused
 from reconciler.execution.decisions import MADE, remember
 from reconciler.guardrails import EXTRA, engine
-from reconciler.guardrails.files import read_limits
-from reconciler.guardrails.limit import Limit
+from reconciler.guardrails.limit import Limit, read_limits
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import apply

@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.guardrails.files import read_limits
-from reconciler.guardrails.limit import Limit
+from reconciler.guardrails.limit import Limit, read_limits
 
 GROWTH = {
     "kinds": ["Volume"],

@@ -152,4 +152,4 @@ def test_a_project_without_guardrails_imports_nothing_for_them(shop: Command) ->
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=shop.root, capture_output=True, text=True, check=True
     )
-    assert said.stdout.splitlines()[-1] == "['reconciler.guardrails.files', 'reconciler.guardrails.limit']"
+    assert said.stdout.splitlines()[-1] == "['reconciler.guardrails.limit']"

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
-from reconciler.hosts.publish import is_of, run_of
-from reconciler.hosts.show import Shown, show
+from reconciler.hosts.publish import Shown, is_of, run_of, show
 from reconciler.reports.report import PlanReport, Report, ValidationReport
 from tests.contexts import NOW, context
 from tests.hosts.doubles import ACTIONS, HEAD, MERGE, NUMBER, OLDER, REPOSITORY, TOKEN, Fault, World, serving

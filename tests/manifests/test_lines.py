@@ -7,10 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.manifests.known import Known
 from reconciler.manifests.reading import lines
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.reading.lines import line_values
+from reconciler.manifests.reading.lines import Known, line_values
 from reconciler.manifests.reading.spans import SpanTable
 from tests.examples import times
 from tests.manifests.conftest import volume

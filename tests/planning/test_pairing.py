@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from reconciler.moves.pair import ENOUGH, Pairing, pair_names
+from reconciler.moves.compare import ENOUGH, Pairing, pair_names
 
 
 def paired(came: list[str], left: list[str]) -> list[Pairing]:

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import Action, Address, Change
 from reconciler.core.steps import Call, Result, Step
-from reconciler.manifests import known as later
 from reconciler.manifests.load import load
 from reconciler.manifests.reading import compose
+from reconciler.manifests.reading import lines as later
 from reconciler.planning.declared import Desired
 from reconciler.reports import report as reports
 from reconciler.reports.escape import visible

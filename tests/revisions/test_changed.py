@@ -180,7 +180,7 @@ def test_what_is_as_before_is_neither_read_from_git_nor_composed_again(
         asked.extend(ids)
         return of_git(self, ids)
 
-    monkeypatch.setattr("reconciler.manifests.known.line_values", noted)
+    monkeypatch.setattr("reconciler.manifests.reading.lines.line_values", noted)
     monkeypatch.setattr(Revision, "_read", read)
     branch(reconcile)
     reconcile.write("manifests/data.yaml", volume(size_gb=11))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reconciler.core.wire import many, one
-from reconciler.services.answers import read_shape
 from reconciler.services.machines.wire.machine import Machine
+from reconciler.services.outcome import read_shape
 from tests.sandbox.platform import Platform
 
 MACHINES = "/v1/apps/shop/machines"

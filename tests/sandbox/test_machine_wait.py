@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from reconciler.sandbox.description import description
-from reconciler.sandbox.http import application
+from reconciler.sandbox.server import application
 from tests.sandbox.platform import BEARER, Platform
 from tests.sandbox.test_http import END_S, served
 

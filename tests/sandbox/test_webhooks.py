@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from reconciler.sandbox import http
+from reconciler.sandbox import server as http
 from reconciler.sandbox.access import WEBHOOKS
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.plugin import RunningSandbox

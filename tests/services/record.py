@@ -15,7 +15,7 @@ from vcr.record_mode import RecordMode  # type: ignore[import-untyped]  # vcrpy 
 
 from reconciler.core.errors import PlatformError
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.http import Connection, application
+from reconciler.sandbox.server import Connection, application
 from reconciler.services.transport import HttpTransport
 from tests.services.calls import CALLS, CASSETTES, TOKEN, UNLIKE, VALUE, WORLD, client
 from tests.services.tape import TAPE

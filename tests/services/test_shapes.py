@@ -6,11 +6,11 @@ from pydantic import TypeAdapter, ValidationError
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape, many, one
 from reconciler.kinds import find_kinds
-from reconciler.services.answers import read_shape
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.machines.wire.secret import Secret
 from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.outcome import read_shape
 
 # Journals and saved plans hold these words: each must be known for as long as one may be read.
 LASTING = [

@@ -24,7 +24,7 @@ from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
 from reconciler.core.words import since
 from reconciler.kinds.base import REPLACED, Decision, Kind, Subject, Watched, compare_fields, path_of, segment
-from reconciler.kinds.cluster import calls, restoring
+from reconciler.kinds.cluster import calls
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
@@ -62,7 +62,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
     adoptable = True
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
-    id_form = restoring.ID_FORM
+    id_form = calls.ID_FORM
     model = Cluster
     copies = "Backup"
     capabilities: ClassVar = {
@@ -105,7 +105,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
     # --- while loading ---
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
-        if spec.restore is not None and not restoring.PLATFORM_ID.fullmatch(spec.restore.from_):
+        if spec.restore is not None and not calls.PLATFORM_ID.fullmatch(spec.restore.from_):
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
@@ -121,7 +121,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return
-        yield from restoring.check_restore(spec, span)
+        yield from calls.check_restore(spec, span)
 
     def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
         return f"org/{spec.org_slug or '-'}"
@@ -144,7 +144,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
         if restore is None or "postgres.backups" not in subject.capabilities:
             return ()
         id = subject.referred.get(Address(self.name, restore.from_))
-        if id is None and restoring.PLATFORM_ID.fullmatch(restore.from_):
+        if id is None and calls.PLATFORM_ID.fullmatch(restore.from_):
             id = restore.from_
         return [calls.backups_read(id)] if id else ()
 
@@ -155,7 +155,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
         """
         if subject.lifecycle.scratch and subject.live is None and subject.record is not None:
             source = self.read(
-                subject.address, subject.record.applied.get(restoring.SOURCE_ID), subject.capabilities
+                subject.address, subject.record.applied.get(calls.SOURCE_ID), subject.capabilities
             )
             return [source] if source is not None else []
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
@@ -226,11 +226,11 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
         """
         if spec.restore is None:
             return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
-        return restoring.may_be_restored(spec.restore, record, alias)
+        return calls.may_be_restored(spec.restore, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A cluster that was restored from a renamed one names it by its new name."""
-        return restoring.renamed_source(record, moved)
+        return calls.renamed_source(record, moved)
 
     # --- deciding ---
 
@@ -238,7 +238,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
         """Create with all given fields, and wait until `ready`; or restore."""
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
-            return restoring.decide_restore(subject, spec.restore)
+            return calls.decide_restore(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
         match = {"name": body["name"], "region": body["region"]}
         step = create(
@@ -265,7 +265,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if not restoring.same_restore(record, want):
+            if not calls.same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
@@ -303,7 +303,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind
                 advice=(forget,),
             )
         path = path_of("/v1/postgres/", segment(subject.live.id))
-        source = restoring.names_of_source(subject.record)
+        source = calls.names_of_source(subject.record)
         step = delete(subject, path, Read(path, one(Cluster)), copy_of=source)
         reason = f"left the manifests with lifecycle deletion: delete; {calls.left_after_delete(subject)}"
         return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)

@@ -6,18 +6,48 @@ Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import Field as Describe
 
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import REPLACED, Decision, Kind, Power, Subject, compare_fields, segment
 from reconciler.kinds.machine import power
-from reconciler.kinds.machine.spec import MachineSpec
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.roles import Declared, Importable, KeepsPower, declared_fields
 from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine
+
+
+def _canonical_power(value: object) -> object:
+    return RUNNING[0] if value in RUNNING else value
+
+
+class MachineSpec(Spec):
+    """The power of an existing machine: started, suspended or stopped. Nothing else of it is managed."""
+
+    id: str = Describe(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
+    )
+    power: (
+        Annotated[
+            Literal["started", "suspended", "stopped"],
+            BeforeValidator(_canonical_power),
+            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "stopped", "running"]}),
+        ]
+        | None
+    ) = Describe(
+        None,
+        description="The power state to keep; `running` means `started`, and `stopped` needs capability "
+        "`machine.stop`. Without `power`, reconcile does not change the machine's power. "
+        # Source: platform API, 8.
+        "A suspended machine still reserves its resources and is billed like a stopped one; after it "
+        "resumes, its clock can lag a few seconds, and some logs may be lost.",
+    )
+
 
 UNKNOWN = "unknown"
 AT_REST = ("suspended", "stopped", "created")

@@ -84,7 +84,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
         "value_from": "the secret is set again if the value differs, whatever its source (the keyed "
-        "fingerprints of this value and of the last one sent are compared)",
+        "fingerprints of this value and of the last one sent are compared)"
     }
     example: ClassVar = {"value_from": {"env": "DB_PASSWORD"}}
 

@@ -31,10 +31,7 @@ class Origin(Spec):
 
 
 def check_origin(
-    origin: Origin | None,
-    from_: Origin | None,
-    written: Collection[str],
-    span: Locate,
+    origin: Origin | None, from_: Origin | None, written: Collection[str], span: Locate
 ) -> Iterable[Diagnostic]:
     """Yield the problems of the origin in a manifest.
 

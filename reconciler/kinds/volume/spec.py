@@ -82,9 +82,7 @@ class VolumeSpec(Spec):
         None, description="Encryption at rest; default true. Fixed at creation."
     )
     fstype: Literal["ext4", "raw"] | None = Describe(
-        None,
-        description="File system; default ext4. Fixed at creation.",
-        examples=["ext4"],
+        None, description="File system; default ext4. Fixed at creation.", examples=["ext4"]
     )
     auto_backup_enabled: bool | None = Describe(None, description="Automatic daily snapshots; default true.")
     snapshot_retention: int | None = Describe(

@@ -52,10 +52,7 @@ READABLE = {
     "did not find expected ',' or ']'": ("expected `,` or `]`", ""),
     "did not find expected ',' or '}'": ("expected `,` or `}`", ""),
     "did not find expected node content": ("expected a value", ""),
-    NO_DOCUMENT_START: (
-        "expected a new document",
-        "check the indentation, or begin the document with `---`",
-    ),
+    NO_DOCUMENT_START: ("expected a new document", "check the indentation, or begin the document with `---`"),
 }
 
 

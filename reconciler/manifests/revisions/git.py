@@ -25,12 +25,7 @@ _NEEDED = frozenset(
     ("HOME", "LD_LIBRARY_PATH", "PATH", "SUDO_UID", "TMPDIR", "XDG_CONFIG_HOME")  # SUDO_UID: who root is
 )
 # Others of git's variables may name another repository, index or work tree, set by a hook or a tool.
-_PASSED_ON = (
-    "GIT_CONFIG",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-    "GIT_EXEC_PATH",
-)
+_PASSED_ON = ("GIT_CONFIG", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     # A partial clone would fetch what is missing, by programs that its configuration names.

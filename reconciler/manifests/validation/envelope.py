@@ -117,9 +117,7 @@ class LifecycleBlock(_Block):
         description="auto: restart the machine when an extend requires it (capability machine.restart).",
     )
     restart_within: SpanText | None = Field(
-        None,
-        description="A restart that has been owed for longer is reported as overdue.",
-        examples=["14d"],
+        None, description="A restart that has been owed for longer is reported as overdue.", examples=["14d"]
     )
     alert_at: Percent | None = Field(
         None, description="How full it may be: from there on, it is reported as filling.", examples=["80%"]
@@ -152,10 +150,7 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
             examples=["vol_123"],
         ),
     ]
-    metadata: dict[str, Any] = {
-        "name": (name, ...),
-        "labels": (labels, Field(default_factory=dict)),
-    }
+    metadata: dict[str, Any] = {"name": (name, ...), "labels": (labels, Field(default_factory=dict))}
     if kind.adoptable:
         metadata["id"] = (id | None, None)
     if kind.in_app:

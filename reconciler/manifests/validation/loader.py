@@ -18,10 +18,10 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import GUARDRAILS, ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets, most_gb, reserved_name
 from reconciler.manifests.files import holds_patches, is_of_sops
-from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
 from reconciler.manifests.reading.compose import Composed, Document, compose
+from reconciler.manifests.reading.lines import Known
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.validation.envelope import API_VERSION, context, ignores_of, manifest_models
@@ -37,7 +37,7 @@ from reconciler.manifests.validation.problems import (
 )
 from reconciler.manifests.validation.references import reference_cycles, unknown_references
 from reconciler.manifests.validation.salvage import mark_nulls, take_out_literals, valid_part
-from reconciler.moves.follow import ends_outside, move_problems
+from reconciler.moves.records import ends_outside, move_problems
 from reconciler.policies.moved import KIND as MOVED
 
 _MOST_SPECS = 10_000  # to look for equal ones among

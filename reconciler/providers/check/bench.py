@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError, TransportError
-from reconciler.providers.check.evidence import Exchange, parsed, values_of
-from reconciler.providers.check.request import Draft, Request, send_whole
+from reconciler.providers.check.request import Draft, Exchange, Request, parsed, send_whole, values_of
 from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 from reconciler.services.signing import HEADER, Encoding
 from reconciler.services.transport import Answer, Transport

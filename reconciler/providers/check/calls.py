@@ -22,7 +22,7 @@ from reconciler.providers.check.bench import (
     same,
     succeeded,
 )
-from reconciler.providers.check.evidence import Exchange
+from reconciler.providers.check.request import Exchange
 from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

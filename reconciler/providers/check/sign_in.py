@@ -18,8 +18,7 @@ from reconciler.providers.check.bench import (
     is_success,
     path_of,
 )
-from reconciler.providers.check.evidence import Exchange, parsed, without_values
-from reconciler.providers.check.request import Request
+from reconciler.providers.check.request import Exchange, Request, parsed, without_values
 from reconciler.services.transport import Answer
 
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -268,9 +267,7 @@ async def _refused(browser: Browser, back: str) -> None:
 
 
 @sign_in(
-    "in another browser",
-    "the callback is refused (4xx) in a browser that did not start the sign-in",
-    _NOTES,
+    "in another browser", "the callback is refused (4xx) in a browser that did not start the sign-in", _NOTES
 )
 async def in_another_browser(bench: Bench) -> None:
     _, back, _ = await _on_the_way_back(bench)

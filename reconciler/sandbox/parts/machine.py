@@ -212,11 +212,9 @@ def wire(world: World, machine: Machine) -> dict[str, Any]:
     if machine.schedule is not None:
         config["schedule"] = machine.schedule
     return {
-        "id": machine.id,
-        "name": machine.name,
+        **machine.shown("id", "name"),
         "state": shown_state(world, machine),
-        "region": machine.region,
-        "instance_id": machine.instance_id,
+        **machine.shown("region", "instance_id"),
         "private_ip": "fdaa::1",
         "host_status": "ok",
         "config": config,

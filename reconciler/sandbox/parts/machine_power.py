@@ -1,4 +1,7 @@
-"""Suspend, resume, stop and restart of machines, and waiting for it.
+"""Suspend, resume, stop and restart of machines, waiting for it, and leases.
+
+While a lease of a machine holds, only calls that send its nonce change its power. What clients written by
+others send and read shows leases; the API document does not.
 
 Calls are accepted at once; the state that they ask for comes later, by a transition. A suspended machine with
 a saved memory resumes; every other start is cold: it boots, and uses all space of its volumes. A stop, a
@@ -11,16 +14,92 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from reconciler.sandbox.clock import YEAR_ONE_S
-from reconciler.sandbox.exchange import Request, Response, precondition, refused, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, precondition, read, refused, reply
 from reconciler.sandbox.part import Part, Routes
-from reconciler.sandbox.parts import machine_lease
 from reconciler.sandbox.parts.app import required_in_app
 from reconciler.sandbox.parts.machine import boot, mounted, shown_state
 from reconciler.sandbox.world import Machine, Transition, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
+
+NONCE = "fly-machine-lease-nonce"
+_SHORTEST_S, _LONGEST_S = 1, 24 * 3600
+
+
+_LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
+lease = Routes("machine_lease")
+
+
+@lease.extended("GET", _LEASE, "Get the lease of a machine", wires.MachineLease)
+def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """The lease of the machine. 404 when none holds."""
+    machine = required_in_app(world, Machine, app_name, machine_id)
+    if not _is_held(world, machine):
+        raise Refusal(404, "no lease found", "not_found")
+    return reply(_wire(machine))
+
+
+@lease.extended(
+    "POST",
+    _LEASE,
+    "Take or renew the lease of a machine",
+    wires.MachineLease,
+    statuses=(201,),
+    errors=(409,),
+    body=wires.MachineLeaseRequest,
+    query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
+    example={"ttl": 30, "description": "a deploy"},
+)
+def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
+    machine = required_in_app(world, Machine, app_name, machine_id)
+    body, asked = request.object(), request.parameter("ttl")
+    if asked is not None:
+        body["ttl"] = int(asked) if asked.isdecimal() else asked
+    wanted = read(body, wires.MachineLeaseRequest)
+    check_lease(world, request, machine)
+    if not _is_held(world, machine):
+        machine.lease_nonce = world.new_id(12)
+    machine.lease_until = world.now + (wanted.ttl or 60)
+    machine.lease_description = wanted.description or ""
+    world.put(machine)
+    return reply(_wire(machine), 201)
+
+
+@lease.extended("DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,))
+def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """End the lease; 409 for another client than its holder."""
+    machine = required_in_app(world, Machine, app_name, machine_id)
+    check_lease(world, request, machine)
+    if machine.lease_nonce:
+        machine.lease_nonce, machine.lease_until = "", 0.0
+        world.put(machine)
+    return reply({"ok": True})
+
+
+def check_lease(world: World, request: Request, machine: Machine) -> None:
+    """Raises Refusal 409 where another holds the lease of the machine."""
+    if _is_held(world, machine) and request.headers.get(NONCE) != machine.lease_nonce:
+        raise Refusal(409, f"machine {machine.id} has a lease of another client", "aborted")
+
+
+def _is_held(world: World, machine: Machine) -> bool:
+    return bool(machine.lease_nonce) and world.now < machine.lease_until
+
+
+def _wire(machine: Machine) -> dict[str, Any]:
+    data = {
+        "nonce": machine.lease_nonce,
+        "expires_at": int(machine.lease_until),
+        "owner": "sandbox",
+        "description": machine.lease_description,
+        "version": machine.instance_id,
+    }
+    return {"status": "success", "data": data}
+
 
 LARGEST_MB = 2048
 UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC).timestamp()
@@ -62,12 +141,7 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
             "minItems": 1,
             "default": ["started"],
         },
-        "timeout": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": LONGEST_WAIT_S,
-            "default": LONGEST_WAIT_S,
-        },
+        "timeout": {"type": "integer", "minimum": 1, "maximum": LONGEST_WAIT_S, "default": LONGEST_WAIT_S},
     },
 )
 def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:
@@ -133,7 +207,7 @@ def restart(world: World, request: Request, app_name: str, machine_id: str) -> R
 def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
     """The machine, unless another client has its lease. Raises Refusal 404, 409."""
     machine = required_in_app(world, Machine, app_name, machine_id)
-    machine_lease.check(world, request, machine)
+    check_lease(world, request, machine)
     return machine
 
 
@@ -257,7 +331,7 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
 
 
 PART = Part(
-    routes=route.found,
+    routes=[*lease.found, *route.found],
     transitions={
         ("machine", "suspending"): Transition(10, "suspended"),
         ("machine", "starting"): Transition(2, _finish_starting),

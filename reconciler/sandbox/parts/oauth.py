@@ -26,7 +26,7 @@ from reconciler.core.wire import Wire
 from reconciler.sandbox.exchange import Request, Response, page, reply
 from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
-from reconciler.sandbox.parts.secret import holds
+from reconciler.sandbox.parts.secret import holds, sha256_of
 from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire.extension import OAuthToken
 
@@ -388,14 +388,14 @@ def _issue(
     Only its digest is stored.
     """
     value = secrets.token_urlsafe(32)
-    id = _digest(value)
+    id = sha256_of(value)
     issued = Credential(id, use, family or id, provider, user_id, issued_at=world.now, **more)
     world.enter(issued, "valid", lasts_s=lasts_s)
     return value
 
 
 def _credential(world: World, use: str, value: str) -> Credential | None:
-    found = world.find(Credential, _digest(value))
+    found = world.find(Credential, sha256_of(value))
     return found if found and found.use == use else None
 
 
@@ -422,10 +422,6 @@ def _private(data: Any, status: int = 200) -> Response:
     response = reply(data, status)
     response.headers.update(_PRIVATE)
     return response
-
-
-def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _sign_in_page(provider: Provider, users: Sequence[User], parameters: Mapping[str, str]) -> Response:

@@ -189,7 +189,7 @@ def _plant(world: World, item: SecretItem) -> None:
 
 def fingerprint(value: str, key: bytes) -> str:
     """The keyed fingerprint of a value."""
-    return keyed(_sha256(value), key)
+    return keyed(sha256_of(value), key)
 
 
 def keyed(sha256: str, key: bytes) -> str:
@@ -200,10 +200,11 @@ def keyed(sha256: str, key: bytes) -> str:
 def holds(known: str, value: str) -> bool:
     """Whether the fingerprint `known` is of `value`; "" is of none."""
     _, _, key = known.rpartition(":")[0].partition(":")
-    return hmac.compare_digest(known, keyed(_sha256(value), bytes.fromhex(key)))
+    return hmac.compare_digest(known, keyed(sha256_of(value), bytes.fromhex(key)))
 
 
-def _sha256(value: str) -> str:
+def sha256_of(value: str) -> str:
+    """The SHA-256 of a text in hex, also of one that is not valid Unicode."""
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -211,12 +212,7 @@ _SEED = Seed(
     "secrets",
     Secret,
     shown=lambda world, secret: wire(secret),
-    columns=(
-        "app",
-        "name",
-        "digest",
-        ("updated at", lambda world, secret: rfc3339(secret.updated_at)),
-    ),
+    columns=("app", "name", "digest", ("updated at", lambda world, secret: rfc3339(secret.updated_at))),
     plant=_plant,
     form=SecretItem,
     after=("apps",),

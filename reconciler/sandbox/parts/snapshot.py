@@ -93,14 +93,12 @@ def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in _shown(snapshot).items() if name not in hidden}
 
 
-def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
+def _world_wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the world shows it to tests: whole, whatever the switches."""
     return {
-        "app": snapshot.app,
-        "volume_id": snapshot.volume_id,
+        **snapshot.shown("app", "volume_id"),
         **_shown(snapshot),
-        "encrypted": snapshot.encrypted,
-        "fstype": snapshot.fstype,
+        **snapshot.shown("encrypted", "fstype"),
         "requested_at": rfc3339(snapshot.requested_at),
     }
 
@@ -108,8 +106,7 @@ def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
 def _shown(snapshot: Snapshot) -> dict[str, Any]:
     digest = hashlib.sha256(snapshot.id.encode()).hexdigest() if snapshot.digest is None else snapshot.digest
     return {
-        "id": snapshot.id,
-        "size": snapshot.size,
+        **snapshot.shown("id", "size"),
         "digest": "" if snapshot.created_at is None else digest,
         "created_at": YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at),
         "retention_days": snapshot.retention_days,
@@ -173,15 +170,12 @@ def _plant(world: World, item: SnapshotItem) -> None:
     finished = state == "created" or (state == "failed" and item.created_at is not None and not unknown)
     created_at = part.moment_or_now(world, item.created_at) if finished else None
     requested_at = part.moment(item.requested_at)
+    size_gb = source.size_gb if source else 1
     snapshot = Snapshot(
         item.id or f"vs_{world.new_id()}",
         volume_id=item.volume_id,
         app=app,
-        volume_size_gb=math.ceil(item.volume_size / GIB)
-        if item.volume_size
-        else source.size_gb
-        if source
-        else 1,
+        volume_size_gb=math.ceil(item.volume_size / GIB) if item.volume_size else size_gb,
         encrypted=(source is None or source.encrypted) if item.encrypted is None else item.encrypted,
         fstype=item.fstype or (source.fstype if source else "ext4"),
         retention_days=item.retention_days,
@@ -228,7 +222,7 @@ def _end_day(world: World, day: Day, at: float) -> None:
 _SEED = part.Seed(
     "snapshots",
     Snapshot,
-    shown=lambda world, snapshot: _world_wire(snapshot),
+    shown=_world_wire,
     columns=(
         "id",
         ("volume", "volume_id"),

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from reconciler.cli.provider import check as command
-from reconciler.providers.check.report import line
-from reconciler.providers.check.run import GROUPS
+from reconciler.providers.check.run import GROUPS, line
 from tests.providers.check.bout import checked, subject_of
 from tests.providers.check.reference import Reference, serving
 

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from reconciler.providers.check.forgeries import FORGERIES
-from reconciler.providers.check.report import document, junit, line, summary
-from reconciler.providers.check.run import selected
+from reconciler.providers.check.refusals import FORGERIES
+from reconciler.providers.check.run import document, junit, line, selected, summary
 from tests.providers.check.bout import checked, failed, subject_of
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
 

@@ -8,14 +8,7 @@ from reconciler.core.wire import Wire, parse_time
 
 # Soft-deleted volumes stay listed for a day in these states. Source: platform notes, "Volumes".
 GONE_STATES = frozenset(
-    {
-        "scheduling_destroy",
-        "pending_destroy",
-        "fork_cleanup",
-        "waiting_for_detach",
-        "destroying",
-        "destroyed",
-    }
+    {"scheduling_destroy", "pending_destroy", "fork_cleanup", "waiting_for_detach", "destroying", "destroyed"}
 )
 
 
