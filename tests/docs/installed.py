@@ -5,14 +5,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.ci import quick
 from tests.docs.pages import ROOT
 
 _EXTRAS = re.compile(r"reconciler\\?\[([a-z, ]+)\\?\]")
+# What most pages name: their commands are forked from a warm process of this environment.
+_MOST = (frozenset({"sandbox"}), frozenset({"sandbox", "objects"}))
 _UV = Path(sys.executable).with_name("uv")
 
 
@@ -23,15 +28,17 @@ def extras_of(page: Path) -> frozenset[str]:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[str]], Path]:
-    """The folder of the programs, by extras. All workers share the environments; nothing is downloaded."""
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[frozenset[str]], str]]:
+    """The folders of the programs, by extras. All workers share the environments; nothing is downloaded."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     shared = shared / "installed"
     shared.mkdir(exist_ok=True)
+    stack = ExitStack()
 
-    def programs(extras: frozenset[str]) -> Path:
+    @cache
+    def programs(extras: frozenset[str]) -> str:
         name = "-".join(sorted(extras)) or "core"
         with (shared / f"{name}.lock").open("w") as lock, (shared / "wheel.lock").open("w") as wheel_lock:
             fcntl.flock(wheel_lock, fcntl.LOCK_EX)
@@ -47,9 +54,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[s
                 _uv("sync", *only, *wanted, "--compile-bytecode", cwd=ROOT, into=environment)
                 python = ("--python", str(environment), "--no-deps", "--compile-bytecode")
                 _uv("pip", "install", *python, str(wheel), cwd=shared)
-            return environment / "bin"
+        if extras not in _MOST:
+            return str(environment / "bin")
+        tools = tmp_path_factory.mktemp("tools")
+        stack.enter_context(quick.installed(tools, environment / "bin/python"))
+        return f"{tools}{os.pathsep}{environment / 'bin'}"
 
-    return programs
+    with stack:
+        yield programs
 
 
 def _uv(*words: str, cwd: Path, into: Path | None = None) -> None:

@@ -27,7 +27,7 @@ LANGUAGES = {"console", "yaml", "json", "text", "python"}
 PROVIDERS, CHECK = "docs/providers.md", "docs/provider-check.md"
 POSTGRESQL = "docs/how-to/postgresql.md"
 SHARED = "docs/how-to/shared-state.md"  # its bucket is moto's, which the tests have
-Installed = Callable[[frozenset[str]], Path]
+Installed = Callable[[frozenset[str]], str]
 # pytest as it is here, instead of a download.
 PYTEST = "; ".join(
     [
