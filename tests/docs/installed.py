@@ -16,8 +16,6 @@ from tests.ci import quick
 from tests.docs.pages import ROOT
 
 _EXTRAS = re.compile(r"reconciler\\?\[([a-z, ]+)\\?\]")
-# What most pages name: their commands are forked from a warm process of this environment.
-_MOST = (frozenset({"sandbox"}), frozenset({"sandbox", "objects"}))
 _UV = Path(sys.executable).with_name("uv")
 
 
@@ -29,7 +27,10 @@ def extras_of(page: Path) -> frozenset[str]:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[frozenset[str]], str]]:
-    """The folders of the programs, by extras. All workers share the environments; nothing is downloaded."""
+    """The folders of the programs, by extras. All workers share the environments; nothing is downloaded.
+
+    Commands are forked from a warm process of the environment; the README's, and a provider's, start cold.
+    """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -51,10 +52,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[fr
                 (wheel,) = shared.glob("*.whl")
                 wanted = [word for extra in sorted(extras) for word in ("--extra", extra)]
                 only = ("--locked", "--no-dev", "--no-install-project", "--python", sys.executable)
-                _uv("sync", *only, *wanted, "--compile-bytecode", cwd=ROOT, into=environment)
+                _uv("sync", *only, *wanted, cwd=ROOT, into=environment)
                 python = ("--python", str(environment), "--no-deps", "--compile-bytecode")
                 _uv("pip", "install", *python, str(wheel), cwd=shared)
-        if extras not in _MOST:
+        if "provider" in extras:
             return str(environment / "bin")
         tools = tmp_path_factory.mktemp("tools")
         stack.enter_context(quick.installed(tools, environment / "bin/python"))
