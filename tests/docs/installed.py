@@ -26,10 +26,11 @@ def extras_of(page: Path) -> frozenset[str]:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[frozenset[str]], str]]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
     """The folders of the programs, by extras. All workers share the environments; nothing is downloaded.
 
-    Commands are forked from a warm process of the environment; the README's, and a provider's, start cold.
+    With `warm`, `reconcile` is forked from a warm process of the environment, one at a time; else it starts
+    cold.
     """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -39,7 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[fr
     stack = ExitStack()
 
     @cache
-    def programs(extras: frozenset[str]) -> str:
+    def programs(extras: frozenset[str], *, warm: bool = False) -> str:
         name = "-".join(sorted(extras)) or "core"
         with (shared / f"{name}.lock").open("w") as lock, (shared / "wheel.lock").open("w") as wheel_lock:
             fcntl.flock(wheel_lock, fcntl.LOCK_EX)
@@ -55,7 +56,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[fr
                 _uv("sync", *only, *wanted, cwd=ROOT, into=environment)
                 python = ("--python", str(environment), "--no-deps", "--compile-bytecode")
                 _uv("pip", "install", *python, str(wheel), cwd=shared)
-        if "provider" in extras:
+        if not warm:
             return str(environment / "bin")
         tools = tmp_path_factory.mktemp("tools")
         stack.enter_context(quick.installed(tools, environment / "bin/python"))
