@@ -6,13 +6,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 
 import reconciler
 
 _PACKAGE = Path(reconciler.__file__).parent
+_EXAMPLES = Path(__file__).parents[1] / "manifests/examples"
 _LIBRARIES = ("httpx", "anyio._backends._asyncio")
 _FIRST = (
     ("plan",),
@@ -33,8 +34,9 @@ def import_everything() -> None:
     names = [".".join(file.parts).removesuffix(".__init__") for file in files]
     for name in (*_LIBRARIES, *names):
         if not name.endswith("__main__"):
-            import_module(name)
-    run, manifests = import_module("reconciler.cli.main").run, str(_PACKAGE.parent / "manifests/examples")
+            with suppress(ModuleNotFoundError):  # of an extra that is not installed
+                import_module(name)
+    run, manifests = import_module("reconciler.cli.main").run, str(_EXAMPLES)
     with (
         tempfile.TemporaryDirectory() as folder,
         chdir(folder),

@@ -1,10 +1,11 @@
 """A generic package registry as GitLab and Gitea have one: PUT, GET and DELETE of a file, by a credential."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.servers import in_a_thread
 
 
 @dataclass
@@ -55,10 +56,6 @@ def serving(header: str, credential: str, *, replaces: bool) -> Iterator[Package
         def log_message(self, format: str, *args: object) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Packages(f"http://127.0.0.1:{server.server_port}", header, credential, replaces)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with in_a_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        found = Packages(url, header, credential, replaces)
         yield found
-        server.shutdown()
-        thread.join()

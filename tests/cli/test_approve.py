@@ -4,7 +4,7 @@ import os
 import pty
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,28 +106,26 @@ def test_what_is_typed_next_is_for_the_plans_environment_and_names_who_is_missin
     assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        (("approve", "the.plan", "--reason", "x"), 64, "pass --yes"),
-        (("approve", "the.plan", "--yes"), 64, "--reason"),
-        (("approve", "none.plan", "--reason", "x", "--yes", "--key", "KEY"), 1, "cannot read none.plan"),
-        ((*APPROVE, "--key", "none"), 1, "there is no key"),
-        ((*APPROVE, "--key", "KEY", "--env", "prod"), 1, "made for environment `base`, but `prod` is chosen"),
-        ((*APPROVE, "--key", "KEY", "--principal", "*"), 64, "--principal"),
-        ((*APPROVE, "--key", "KEY", "--out", "reconcile.yaml"), 64, "--out"),
-        (APPROVE, 1, "no ssh agent"),
-        (("apply", "--approval", "x", "--auto-approve"), 64, "pass --plan FILE"),
-        (("apply", "--plan", "the.plan", "--approval", "the.plan"), 1, "is not an approval"),
-    ],
+MISSING: Sequence[tuple[tuple[str, ...], int, str]] = (
+    (("approve", "the.plan", "--reason", "x"), 64, "pass --yes"),
+    (("approve", "the.plan", "--yes"), 64, "--reason"),
+    (("approve", "none.plan", "--reason", "x", "--yes", "--key", "KEY"), 1, "cannot read none.plan"),
+    ((*APPROVE, "--key", "none"), 1, "there is no key"),
+    ((*APPROVE, "--key", "KEY", "--env", "prod"), 1, "made for environment `base`, but `prod` is chosen"),
+    ((*APPROVE, "--key", "KEY", "--principal", "*"), 64, "--principal"),
+    ((*APPROVE, "--key", "KEY", "--out", "reconcile.yaml"), 64, "--out"),
+    (APPROVE, 1, "no ssh agent"),
+    (("apply", "--approval", "x", "--auto-approve"), 64, "pass --plan FILE"),
+    (("apply", "--plan", "the.plan", "--approval", "the.plan"), 1, "is not an approval"),
 )
-def test_what_is_missing_is_told_and_nothing_is_written(
-    ready: Project, ana: Person, options: tuple[str, ...], code: int, said: str
-) -> None:
+
+
+def test_what_is_missing_is_told_and_nothing_is_written(ready: Project, ana: Person) -> None:
     (ready.root / "reconcile.yaml").write_text("")
-    ended = ready.run(*(str(ana.key) if each == "KEY" else each for each in options), code=code)
-    assert said in ended.err
-    assert list(ready.root.glob("*.approval")) == []
+    for options, code, said in MISSING:
+        ended = ready.run(*(str(ana.key) if each == "KEY" else each for each in options), code=code)
+        assert said in ended.err
+        assert list(ready.root.glob("*.approval")) == []
 
 
 def test_a_key_that_nobody_lists_signs_nothing(ready: Project, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""What no list shows is made only after a person named it, whatever the state knows or does not know."""
+"""What no list shows is made only after a person named it.
+
+Whatever the state knows or does not know: lost, copied and foreign ones are in `tests/reliability/disasters`.
+"""
 
 import shutil
 from pathlib import Path
@@ -74,68 +77,6 @@ def test_no_second_cluster_is_made_under_an_empty_state(project: Project, sandbo
     assert help.endswith(option)
     project.apply(*option.split())
     assert len(sandbox.clusters(name)) == 1
-
-
-def test_a_new_machine_makes_no_second_cluster(
-    machine: Project, project: Project, sandbox: Sandbox, two: tuple[str, str]
-) -> None:
-    machine.write((project.root / "manifests/main.yaml").read_text())
-    assert "--new changes nothing any more" in machine.run("state", "init", "--new").err
-    refused(machine, sandbox)
-    assert [len(sandbox.clusters(name)) for name in two] == [1, 1]
-
-
-def test_a_recorded_cluster_does_not_approve_another(
-    machine: Project, project: Project, sandbox: Sandbox, app: str, two: tuple[str, str]
-) -> None:
-    machine.write((project.root / "manifests/main.yaml").read_text())
-    new = machine.write(cluster(f"db-{app}-3"), "manifests/new.yaml")
-    machine.run("state", "init")
-    machine.apply(str(new), *machine.creating(f"PostgresCluster/db-{app}-3"))
-    refused(machine, sandbox)
-    machine.run("state", "forget", f"PostgresCluster/db-{app}-3")
-    assert [len(sandbox.clusters(f"db-{app}-{number}")) for number in (1, 2, 3)] == [1, 1, 1]
-    ran = refused(machine, sandbox)
-    assert len(ran.json["diagnostics"]) == 3  # it was recorded once, and is not known any more
-
-
-def test_an_adopted_cluster_does_not_approve_another(
-    machine: Project, project: Project, sandbox: Sandbox, two: tuple[str, str]
-) -> None:
-    """As the runbook advises: the id of one goes into its manifest."""
-    (id,) = [each["id"] for each in sandbox.clusters(two[0])]
-    text = (project.root / "manifests/main.yaml").read_text()
-    machine.write(text.replace(f"name: {two[0]}", f"name: {two[0]}, id: {id}"))
-    machine.run("state", "init")
-    machine.apply("--target", f"PostgresCluster/{two[0]}")
-    ran = refused(machine, sandbox)
-    assert f"`PostgresCluster/{two[1]}`" in only(ran.json["diagnostics"])["message"]
-    assert [len(sandbox.clusters(name)) for name in two] == [1, 1]
-
-
-def test_the_state_of_another_project_makes_no_second_cluster(
-    machine: Project, project: Project, sandbox: Sandbox, app: str, two: tuple[str, str]
-) -> None:
-    machine.write(volume(app, "elsewhere"))
-    machine.run("state", "init")
-    machine.apply()
-    project.write((project.root / "manifests/main.yaml").read_text() + volume(app))
-    shutil.rmtree(project.root / ".reconcile")
-    shutil.copytree(machine.root / ".reconcile", project.root / ".reconcile")
-    project.apply(code=1)
-    assert [len(sandbox.clusters(name)) for name in two] == [1, 1]
-
-
-def test_a_copy_of_the_state_makes_no_second_cluster(
-    machine: Project, project: Project, sandbox: Sandbox, app: str, two: tuple[str, str]
-) -> None:
-    shutil.copytree(project.root / ".reconcile", machine.root / ".reconcile")
-    text = (project.root / "manifests/main.yaml").read_text() + cluster(f"db-{app}-3")
-    for each in (project, machine):
-        each.write(text)
-    project.apply(*project.creating(f"PostgresCluster/db-{app}-3"))
-    machine.apply(code=1)
-    assert [len(sandbox.clusters(f"db-{app}-{number}")) for number in (1, 2, 3)] == [1, 1, 1]
 
 
 def test_the_lost_state_of_a_new_laptop(

@@ -21,7 +21,12 @@ from typing import Any
 from tests.forking import become, finish, import_everything
 
 LARGEST_ORDER = 1 << 17  # bytes: arguments and environment
-_ROOT = Path(__file__).parent.parent.parent
+# This folder comes last: an environment with a package of its own runs that one.
+_START = f"""
+import runpy, sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+runpy.run_module("tests.cli.warm", run_name="__main__")
+"""
 
 
 def run_warm(
@@ -56,10 +61,14 @@ def run_between(
     env: Mapping[str, str],
     patience_s: float,
     module: str = "reconciler.cli.main",
+    python: Path = Path(sys.executable),
 ) -> int:
-    """Exit code of a verb run to its end, as `run_warm`, on open descriptors of stdin, stdout and stderr."""
+    """Exit code of a verb run to its end, as `run_warm`, on open descriptors of stdin, stdout and stderr.
+
+    `python`: whose installed package is run.
+    """
     order = {"module": module, "arguments": arguments, "root": str(root), "env": dict(env)}
-    parent = _parent(os.getpid())
+    parent = _parent(os.getpid(), python)
     socket.send_fds(parent, [json.dumps(order).encode()], streams)
     pid = json.loads(parent.recv(LARGEST_ORDER))
     parent.settimeout(patience_s)
@@ -76,13 +85,12 @@ def run_between(
 
 
 @cache
-def _parent(owner: int) -> socket.socket:
+def _parent(owner: int, python: Path) -> socket.socket:
     """The connection to the warm process of process `owner`: forked ones must not share it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())],
-            cwd=_ROOT,
+            [python, "-Pc", _START, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -421,7 +421,7 @@ def test_nothing_random_has_an_effect_or_is_a_failure(root: Path) -> None:
 
     async def main() -> None:
         async with hearing(root) as ears:
-            for _ in range(3000):
+            for _ in range(1000):
                 sent = body()
                 kind, known = dice.choice([("git", [*GITS]), ("providers", ["acme", "other", "deaf"])])
                 name = dice.choice(known)

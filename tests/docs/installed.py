@@ -5,11 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.ci import quick
 from tests.docs.pages import ROOT
 
 _EXTRAS = re.compile(r"reconciler\\?\[([a-z, ]+)\\?\]")
@@ -23,15 +26,21 @@ def extras_of(page: Path) -> frozenset[str]:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[str]], Path]:
-    """The folder of the programs, by extras. All workers share the environments; nothing is downloaded."""
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """The folders of the programs, by extras. All workers share the environments; nothing is downloaded.
+
+    With `warm`, `reconcile` is forked from a warm process of the environment, one at a time; else it starts
+    cold.
+    """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     shared = shared / "installed"
     shared.mkdir(exist_ok=True)
+    stack = ExitStack()
 
-    def programs(extras: frozenset[str]) -> Path:
+    @cache
+    def programs(extras: frozenset[str], *, warm: bool = False) -> str:
         name = "-".join(sorted(extras)) or "core"
         with (shared / f"{name}.lock").open("w") as lock, (shared / "wheel.lock").open("w") as wheel_lock:
             fcntl.flock(wheel_lock, fcntl.LOCK_EX)
@@ -44,12 +53,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[s
                 (wheel,) = shared.glob("*.whl")
                 wanted = [word for extra in sorted(extras) for word in ("--extra", extra)]
                 only = ("--locked", "--no-dev", "--no-install-project", "--python", sys.executable)
-                _uv("sync", *only, *wanted, "--compile-bytecode", cwd=ROOT, into=environment)
+                _uv("sync", *only, *wanted, cwd=ROOT, into=environment)
                 python = ("--python", str(environment), "--no-deps", "--compile-bytecode")
                 _uv("pip", "install", *python, str(wheel), cwd=shared)
-            return environment / "bin"
+        if not warm:
+            return str(environment / "bin")
+        tools = tmp_path_factory.mktemp("tools")
+        stack.enter_context(quick.installed(tools, environment / "bin/python"))
+        return f"{tools}{os.pathsep}{environment / 'bin'}"
 
-    return programs
+    with stack:
+        yield programs
 
 
 def _uv(*words: str, cwd: Path, into: Path | None = None) -> None:

@@ -128,14 +128,14 @@ def run(
     directory: Path,
     *,
     section: str = "",
-    programs: Path = Path(sys.executable).parent,
+    programs: str = str(Path(sys.executable).parent),
     substitutes: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run the page, or one of its `sections`; what does not come out as it says, as messages.
 
-    `programs`: the folder of the `reconcile` that is installed. `substitutes` replace text that stands for
-    what only readers have; `environment` adds to the page's own.
+    `programs`: the folders of the `reconcile` that is installed, as in PATH. `substitutes` replace text that
+    stands for what only readers have; `environment` adds to the page's own.
     """
     todo = sections(page)[section] if section else steps(page)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -192,7 +192,7 @@ def _problem(step: Step, shown: list[str], printed: str, code: str) -> str:
     return ""
 
 
-def _environment(directory: Path, programs: Path) -> dict[str, str]:
+def _environment(directory: Path, programs: str) -> dict[str, str]:
     """As on a machine of nobody: no settings of ours, and none of whoever runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RECONCILE_", "GIT_"))}
     roles = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]

@@ -7,7 +7,6 @@ of lengths, orders of lists, who may do what.
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.hosts.published import completed, problems_of_answer, published
+from tests.servers import in_a_thread
 
 HEAD, OLDER, MERGE = "a" * 40, "b" * 40, "c" * 40
 REPOSITORY, NUMBER = "acme/shop", 7
@@ -306,13 +306,6 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(kind: str, **details: Any) -> Iterator[World]:
     world = World(kind, **details)
     handler = type("Handler", (_Handler,), {"world": world})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        world.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield world
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_a_thread(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as world.url:
+        yield world
     assert world.wrong == [], "\n".join(world.wrong)

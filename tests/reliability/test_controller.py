@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 def test_some_hours_with_two_controllers() -> None:
     with playing(seed=7, apps=3) as week:
-        played = week.play(days=0.25)
+        played = week.play(days=0.125)
     assert sum(played.values()) >= 2
 
 

@@ -5,11 +5,12 @@ That the checks can fail is shown with planted defects, in this process only.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import yaml
@@ -39,17 +40,17 @@ from tests.reliability.fuzz.subjects import ANSWERS, MANIFESTS, RESPONSES
 from tests.reliability.responses import situations
 from tests.reliability.responses.scene import VALUE
 
-SAMPLE_OF_MANIFESTS = 1_500
-SAMPLE_OF_SEEDS = 200  # about 700 mutated answers
+SAMPLE_OF_MANIFESTS = 750
+SAMPLE_OF_SEEDS = 100  # about 350 mutated answers
 SAMPLE_OF_CONNECTIONS = 50  # 500 hostile answers
 MOST_SEEDS = 150  # within which a planted defect is caught
 FIRST = 10_000_000  # far from where the command begins
 
 
-@pytest.fixture
-async def templates() -> AsyncIterator[situations.Ground]:
+@pytest.fixture(scope="module")
+def templates() -> Iterator[situations.Ground]:
     with TemporaryDirectory(dir=campaign.memory()) as folder:
-        yield await situations.prepare(Path(folder))
+        yield anyio.run(situations.prepare, Path(folder))
 
 
 def told(report: Report) -> list[str]:

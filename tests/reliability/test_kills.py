@@ -108,16 +108,16 @@ def test_a_run_that_settles_what_a_killed_one_left_may_be_killed_too() -> None:
 
 
 def test_a_platform_that_stops_machines_is_cut_there_too_and_with_its_lists_of_clusters_asks_nobody() -> None:
-    ran = kills("--list", "--sample", "8", "--extended")
+    ran = kills("--list", "--sample", "4", "--extended")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
     assert "Machine/shop/halts#stop" in {step_of(point) for point in points(ran)}
     assert figure(ran, "decisions by a person") == 0
 
 
 def test_with_its_state_in_postgresql_an_apply_that_is_killed_is_finished_by_the_next_ones() -> None:
-    ran = kills("--sample", "10", "--state", "postgresql:")
+    ran = kills("--sample", "6", "--state", "postgresql:")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
-    assert figure(ran, "cases") == 10
+    assert figure(ran, "cases") == 6
     assert figure(ran, "manual unlocks") == 0
 
 

@@ -33,7 +33,7 @@ from tests.reliability.simulation.scenario import (
 )
 from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, commit_here, of_commit
 
-HISTORIES = 500
+HISTORIES = 250  # with 219, whose person has a machine restarted: what else there is happens earlier
 SHARED_HISTORIES = 30
 SERVED_HISTORIES = 10
 TWICE = 10  # seeds that are played two times, by new processes
@@ -50,7 +50,7 @@ def summary() -> Summary:
     return campaign.run(range(HISTORIES), jobs=2)
 
 
-def test_five_hundred_histories_break_no_invariant(summary: Summary) -> None:
+def test_two_hundred_and_fifty_histories_break_no_invariant(summary: Summary) -> None:
     assert summary.violations == []
     assert summary.histories == HISTORIES
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -15,6 +14,7 @@ from reconciler import api
 from tests.cli.harness import TOKEN, Sandbox
 from tests.inprocess import Command, Ended, secret, volume
 from tests.revisions.repository import commit, git
+from tests.servers import in_a_thread
 
 CANARY = "canary-7f3a91"
 VERBS = ("validate", "build", "plan", "graph")
@@ -38,12 +38,8 @@ def sink() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", got
-        server.shutdown()
-        thread.join()
+    with in_a_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url, got
 
 
 def provider(base_url: str, source: str = "env: SIGNING", name: str = "db") -> str:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.servers import in_a_thread
+
 PATIENCE_S = 30
 
 
@@ -63,12 +65,5 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        receiver.url = f"http://127.0.0.1:{server.server_port}"
-        running = threading.Thread(target=server.serve_forever, args=(0.02,))
-        running.start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
-            running.join()
+    with in_a_thread(ThreadingHTTPServer(("127.0.0.1", port), Handler)) as receiver.url:
+        yield receiver

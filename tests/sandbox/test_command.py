@@ -1,6 +1,7 @@
 """`reconcile sandbox` as a person starts it, with files and options."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from textwrap import dedent
 import httpx
 import pytest
 
+from tests.cli.harness import PATIENCE_S
+from tests.cli.warm import run_warm
 from tests.sandbox.platform import BEARER
 
 COMMAND = (sys.executable, "-m", "reconciler", "sandbox", "--until-stdin-closes")
@@ -36,10 +39,10 @@ def started(*options: str) -> Iterator[httpx.Client]:
 
 def failed(*options: str, cwd: Path | None = None) -> tuple[int, str]:
     """Exit code and stderr of a start that must fail."""
-    ran = subprocess.run(
-        [*COMMAND, *options], capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd
+    code, _, err = run_warm(
+        [*COMMAND[3:], *options], root=cwd or Path.cwd(), env=os.environ, patience_s=PATIENCE_S
     )
-    return ran.returncode, ran.stderr
+    return code, err
 
 
 def test_a_world_in_yaml_is_planted_with_defaults() -> None:

@@ -331,7 +331,8 @@ def serving(app: Reference) -> Iterator[Reference]:
 @contextmanager
 def listening(make: Callable[[str], Any]) -> Iterator[str]:
     """Serve the ASGI application that `make` gives for its URL, on a free port, in a thread of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:  # of this protocol asyncio delays nothing
+        listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         server = uvicorn.Server(uvicorn.Config(make(url), log_level="critical"))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.cli.warm import run_warm
 from tests.providers.postgres import Postgres
 from tests.providers.serve import (
     PATIENCE_S,
@@ -215,24 +216,16 @@ def test_what_it_cannot_start_with_is_said_in_one_sentence(
             "NO_PG": "postgresql://u:the-password@127.0.0.1:1/x",
             "SIGNING": SIGNING_SECRET,
         }
-        ran = subprocess.run(
-            [sys.executable, "-m", "reconciler", "provider", "serve", "databases"]
-            + [argument.replace("{taken}", port) for argument in arguments],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    assert ran.returncode == 1, ran.stderr
-    assert message.replace("{taken}", port) in ran.stderr
-    assert ran.stdout == ""
-    assert "Traceback" not in ran.stderr
-    assert "the-password" not in ran.stderr
+        words = ["provider", "serve", "databases", *(each.replace("{taken}", port) for each in arguments)]
+        code, out, err = run_warm(words, root=tmp_path, env=env, patience_s=PATIENCE_S)
+    assert code == 1, err
+    assert message.replace("{taken}", port) in err
+    assert out == ""
+    assert "Traceback" not in err
+    assert "the-password" not in err
     assert not (tmp_path / "none").exists()
     if case != "a store that is none":
-        assert "help:" in ran.stderr or case == "a secret that is not there"
+        assert "help:" in err or case == "a secret that is not there"
 
 
 def test_the_settings_of_the_project_are_enough(postgres: Postgres, tmp_path: Path) -> None:

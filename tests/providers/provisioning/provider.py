@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.services.signing import HEADER, Encoding, NotAuthentic, Signed, verify
 from tests.cli.harness import PATIENCE_S
+from tests.servers import in_a_thread
 
 SIGNING_SECRET = "a-signing-secret-3f7c1b9e"
 SHOWN = ("id", "name", "status", "plan", "primary_region", "read_regions")
@@ -181,12 +182,5 @@ def serving_provider(**behaviour: Any) -> Iterator[FakeProvider]:
     provider = FakeProvider(**behaviour)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(provider))
     server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with in_a_thread(server) as provider.url:
         yield provider
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)

@@ -91,7 +91,7 @@ def refused(ran: Ran, *parts: str) -> None:
 def a_lost_state_and_a_new_machine_make_no_second_cluster(stage: Stage) -> None:
     begun(stage, stage.places.new(), "one", "two")
     lost = stage.machine(stage.places.new(), stage.cluster("one"), stage.cluster("two"), home="another home")
-    lost.run("state", "init", "--new")
+    assert "--new changes nothing any more" in lost.run("state", "init", "--new").err
     planned = lost.json("plan")
     assert lost.json("state", "list").json["context"]["lineage"][:8] in planned.out
     refused(lost.apply(code=None), stage.address("one"), stage.address("two"))
@@ -124,6 +124,8 @@ def a_new_cluster_that_is_approved_says_nothing_about_the_others(stage: Stage) -
     words = approved(lost, stage.address("new"))
     lost.apply(*words, "--target", stage.address("new"))
     refused(lost.apply(code=None), stage.address("one"), stage.address("two"))
+    lost.run("state", "forget", stage.address("new"))  # it was recorded once, and is not known any more
+    refused(lost.apply(code=None), *map(stage.address, ("one", "two", "new")))
     assert [stage.made(word) for word in ("one", "two", "new")] == [1, 1, 1]
 
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-CHANGING = 150
+CHANGING = 100
 ELSEWHERE = 7_400_000  # a tree without git, and without a variable that names its commit
 VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")  # a shallow or exported checkout may have nothing else
 
