@@ -1,1 +1,0 @@
-"""The platform itself: its paths, its rate actions and the JSON it speaks."""
