@@ -67,9 +67,9 @@ def command(
 
     found, planned = run(work)
     if is_asked():
-        from reconciler.controller.inventory_metrics import text_of  # needs the extra
+        from reconciler.controller.metrics import text_of_inventory  # needs the extra
 
-        command_line().metrics = text_of(found.items, found.context)
+        command_line().metrics = text_of_inventory(found.items, found.context)
     files = [name_of(str(file.change.path), config.root) for file in planned]
     emit(inventory_report(found, files), paged=True)
     return code_of(found.problems, FAILED if has_errors(found.problems) else DONE)

@@ -12,9 +12,8 @@ from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import BASE, Context
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.hosts.host import State
+from reconciler.hosts.host import HOSTS, State
 from reconciler.hosts.job import Job
-from reconciler.hosts.known import HOSTS
 from reconciler.hosts.publish import Action, Draft, publish
 from reconciler.hosts.requests import Requests
 from reconciler.project.sections import ENVIRONMENT

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.hosts.known import GITLAB_STATES, GitHub, GitLab
+from reconciler.hosts.host import GITLAB_STATES, GitHub, GitLab
 from tests.hosts import doubles
 from tests.hosts.doubles import NUMBER, REPOSITORY, serving
 from tests.hosts.published import completed, problems_of_answer, published

@@ -7,7 +7,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from reconciler.core.model import Action, Address, Change
-from reconciler.hosts.known import GitHub, GitLab
+from reconciler.hosts.host import GitHub, GitLab
 from reconciler.hosts.publish import Run, is_of, marked, run_of, superseded, text_of
 from reconciler.hosts.show import comment_text, said_of, state_of
 from reconciler.reports.documents import read_report

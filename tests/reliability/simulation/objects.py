@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
-from reconciler.rehearsal.timeline import Timeline
+from reconciler.rehearsal.twin import Timeline
 from reconciler.state import batching
 from reconciler.state.log import bucket, leases, scopes, segments, writes
 from reconciler.state.log import store as object_store
