@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.windows import owed_in
+from reconciler.core.context import Context
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, Owed, Resource, StateRecord
 from reconciler.core.steps import Read
@@ -21,6 +22,10 @@ from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
 from reconciler.project.records import not_recorded
+from reconciler.reports.escape import in_json, page_text
+from reconciler.reports.records import record_document
+from reconciler.reports.report import Page
+from reconciler.reports.verdict import owed_dates
 from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
@@ -142,3 +147,29 @@ async def look_at(
         details["costs"] = [costs]
     look = Look.of(live, at) if kind.role(TakesSpace) is not None else None
     return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)
+
+
+def object_page(shown: Shown, context: Context) -> Page:
+    """One resource as the platform and the record have it."""
+    record, live, look = shown.record, shown.live, shown.look
+    lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
+    if live is not None:
+        lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
+    else:
+        why = f"  not readable on the platform ({shown.unreadable})"
+        lines.append(why if shown.unreadable else "  not on the platform")
+        lines.append(f"  last known, from {shown.known_from}:{'' if shown.known else ' nothing'}")
+        lines += [f"    {name}: {in_json(value)}" for name, value in shown.known.items()]
+    lines += [f"fullness: {look}"] if look is not None and look.percent is not None else []
+    lines += [f"sets secrets: {', '.join(shown.sets)}"] if shown.sets else []
+    for name, items in shown.details.items():
+        lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
+    for work in shown.owed:
+        lines.append(f"owed: {work.work} ({work.certainty}), because {work.because}")
+        lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
+    found: dict[str, Any] = {"record": record_document(record, shown.owed), "live": live}
+    found |= {"sets": list(shown.sets)} if shown.sets else {}
+    if look is not None and look.percent is not None:
+        sizes = {"used_bytes": look.used_bytes, "total_bytes": look.total_bytes}
+        found["fullness"] = sizes | {"percent": look.percent}
+    return Page(document=found | dict(shown.details), text=page_text(lines), context=context)
