@@ -1,6 +1,6 @@
 """What a controller knows of the scopes: which of it is told, and which of it the state keeps.
 
-People are told of changes that they should know of, and of silence, which is an alarm, too.
+Messages go out about changes that people should know, and about silence, which is an alarm, too.
 """
 
 from collections import Counter
