@@ -12,8 +12,7 @@ from reconciler.controller.status import ScopeStatus, Seen, Status, View, in_wor
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
-from reconciler.notify.events import Event, EventName, Item, Run
-from reconciler.project.attribution import attribution_of
+from reconciler.notify.events import Event, EventName, Item, Run, run_of
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
 
@@ -154,8 +153,7 @@ class Statuses:
     def _run(self) -> Run:
         """This controller, as messages name it."""
         assert self.config is not None
-        who, platform = attribution_of(self.config), self.config.settings.platform.base_url or ""
-        return Run("controller", self.config.env or BASE, platform, 0, who.actor, who.url, self._clock.now())
+        return run_of(self.config, "controller", 0, self._clock.now())
 
     async def save(self, project: Project, every_s: float) -> None:
         """Keep our statuses in the state, where it can be written and something changed."""
