@@ -29,7 +29,7 @@ SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
 AGENTS = {"reconciler.agents.server"}
-CONTROLLER = {f"reconciler.controller.{name}" for name in ("hooks", "metrics", "run_metrics", "web")}
+CONTROLLER = {f"reconciler.controller.{name}" for name in ("hooks", "metrics", "web")}
 OBJECTS = {"reconciler.state.places.objects"}
 POSTGRES = {"reconciler.state.places.postgres", "reconciler.drills.checks.cluster"}
 

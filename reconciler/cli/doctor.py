@@ -7,9 +7,9 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, flag, verb
+from reconciler.doctor.check import checkup_page
 from reconciler.doctor.examine import examine
 from reconciler.project.desired import origin_here
-from reconciler.reports.checkup import checkup_page
 
 
 @verb("doctor")

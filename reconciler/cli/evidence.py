@@ -18,8 +18,7 @@ from reconciler.core.words import counted
 from reconciler.evidence.archive import MOST_BYTES, Damaged, digest
 from reconciler.evidence.bundle import NotBundled
 from reconciler.evidence.bundle import bundle as bundle_of
-from reconciler.evidence.calls import differences
-from reconciler.evidence.case import Case, read_case, write_case
+from reconciler.evidence.case import Case, differences, read_case, write_case
 from reconciler.evidence.verify import damaged_page, verified_page
 from reconciler.evidence.verify import verify as verify_bundle
 from reconciler.planning.saved import load_saved

@@ -37,10 +37,10 @@ def counting(desired: Desired) -> Callable[[Project, Awaitable[T]], Awaitable[T]
     async def count(project: Project, making: Awaitable[T]) -> T:
         made = await making
         if asked:
-            from reconciler.controller.run_metrics import text_of  # needs the extra
+            from reconciler.controller.metrics import text_of_run  # needs the extra
 
             with suppress(ReconcilerError):  # what was done counts, also where the state cannot be read
-                line.metrics = await text_of(project, desired, made)
+                line.metrics = await text_of_run(project, desired, made)
         return made
 
     return count

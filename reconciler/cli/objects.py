@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import click
-from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
@@ -21,8 +20,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project import resolve as decisions
 from reconciler.project.desired import origin_here, service_of_object
 from reconciler.project.project import Project
-from reconciler.project.show import look_at, sign_in_address
-from reconciler.reports.records import Shown, object_page
+from reconciler.project.show import Shown, look_at, object_page, sign_in_address
 from reconciler.reports.report import Page
 
 
@@ -43,7 +41,7 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
         return shown, project.context(origin_here(chosen.config), shown.lineage)
 
     shown, context = chosen.use_project(work, policies=policies)
-    emit(replace(object_page(shown), context=context))
+    emit(object_page(shown, context))
     return FAILED if not shown.unreadable and shown.live is None else DONE
 
 

@@ -19,12 +19,7 @@ from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
 from reconciler.project.files import write_output
-from reconciler.project.secret import (
-    Fingerprinted,
-    fingerprints,
-    refuse_other_files,
-    secret_sources,
-)
+from reconciler.project.secret import Fingerprinted, fingerprints, refuse_other_files, secret_sources
 from reconciler.reports.report import Page
 from reconciler.secrets import age
 from reconciler.secrets.sensitive import MAX_BYTES, as_value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
@@ -40,6 +40,7 @@ from reconciler.reports.report import Page, advise
 from reconciler.state import backend_of, files_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
+from reconciler.state.store import REMEMBERED
 
 
 @click.group("state", cls=Group, moved={"doctor": "doctor --probe-state"})
@@ -237,11 +238,15 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
             return done, state_head(state.lineage, state.heads)
 
     done, head = run(main)
-    emit(
-        pages.migrated_page(
-            done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before
-        )
-    )
+    contents = done.contents
+    objects = sum(address.kind != REMEMBERED for address in contents.records)
+    rows, from_old, to_new = len(contents.rows), shown_url(old), shown_url(new)
+    document = {"from": from_old, "to": to_new, "lineage": contents.lineage, "records": objects}
+    how = "an earlier move, completed" if done.before else "copied and verified"
+    held = f"{counted(objects, 'record')}, {counted(rows, 'journal row')}"
+    text = f"{from_old}: the state is now {to_new} ({held}; {how})\n"
+    text += pages.pin_lines(to_new, contents.lineage, config.env)
+    emit(Page(document=document | {"rows": rows, "head": head}, text=text))
     return DONE
 
 
@@ -271,17 +276,13 @@ def rekey(
             return await copies.rekey(store, chosen.place, actor)
 
     done = run(main)
-    emit(
-        pages.rekeyed_page(
-            chosen.place,
-            recipients=len(done.recipients),
-            generation=done.generation,
-            records=done.records,
-            rows=done.rows,
-            head_before=done.head_before,
-            head=done.head,
-        )
-    )
+    how = "not encrypted any more"
+    if done.recipients:
+        how = f"encrypted to {counted(len(done.recipients), 'recipient')}, with key {done.generation}"
+    written = f"{counted(done.records, 'record')}, {counted(done.rows, 'journal row')}"
+    text = f"{chosen.place}: {how} ({written})\nhead: {done.head}, before {done.head_before}\n"
+    document = {"state": chosen.place, **asdict(done), "recipients": len(done.recipients)}
+    emit(Page(document=document, text=text))
     return DONE
 
 

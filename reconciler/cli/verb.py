@@ -16,7 +16,6 @@ from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import REPORT, emit
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
-from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
 from reconciler.core.tracing import span, traced
@@ -179,12 +178,10 @@ def _notify(code: int) -> None:
     from reconciler.cli.event_loop import run  # few projects have receivers
     from reconciler.core.clock import SystemClock
     from reconciler.notify.delivery import send_all
-    from reconciler.notify.events import Run, events_of
-    from reconciler.project.attribution import attribution_of
+    from reconciler.notify.events import events_of, run_of
 
-    clock, who, verb = SystemClock(), attribution_of(config), context.info_name or ""
-    platform = config.settings.platform.base_url or ""
-    events = events_of(report, Run(verb, config.env or BASE, platform, code, who.actor, who.url, clock.now()))
+    clock = SystemClock()
+    events = events_of(report, run_of(config, context.info_name or "", code, clock.now()))
     try:
         if events:
             run(lambda: send_all(events, config, clock, _warn))

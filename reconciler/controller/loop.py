@@ -25,8 +25,7 @@ from reconciler.controller import memory
 from reconciler.controller.proposals import Proposals, rest_of, unattended, within
 from reconciler.controller.schedule import Schedule
 from reconciler.controller.status import Look, Seen, Status, reason_of, scopes_of
-from reconciler.controller.statuses import Statuses
-from reconciler.controller.telling import Tell
+from reconciler.controller.statuses import Statuses, Tell
 from reconciler.controller.workers import OpenState
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import APPROVAL_NEEDED, has_errors, refuse_all

@@ -1,18 +1,26 @@
-"""Numbers of scopes, for Prometheus. Names by its conventions; times are seconds since 1970."""
+"""Numbers of scopes, of one run and of an inventory, for Prometheus.
 
+Names are by its conventions; times are seconds since 1970.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from reconciler.controller.status import Status, View
-from reconciler.core.context import program_version
-
-if TYPE_CHECKING:
-    from reconciler.inventory.page import ItemJson
+from reconciler.controller.status import Look, ScopeStatus, Status, View, scopes_of
+from reconciler.core.context import BASE, program_version
+from reconciler.drift.find import Drift
+from reconciler.inventory.page import ItemJson
+from reconciler.planning.declared import Desired
+from reconciler.project.project import Project
+from reconciler.project.run import Applied
+from reconciler.state.store import WHOLE_STATE
 
 # By name: what it says, and its labels apart from the environment.
 _GAUGES = {
@@ -89,9 +97,42 @@ def text(views: Sequence[View]) -> str:
     return generate_latest(Collector(views)).decode()
 
 
+# --- of one run ---
+
+
+async def text_of_run(project: Project, desired: Desired, made: Any) -> str:
+    """The metrics of a drift, an applied plan, or a plan with more. Raises ReconcilerError."""
+    return text([await _view(project, desired, made)])
+
+
+async def _view(project: Project, desired: Desired, made: Any) -> View:
+    """The scopes after one run. What drifted is among the changes of a plan; an apply leaves some undone."""
+    plan = made[0] if isinstance(made, tuple) else made.plan
+    drift = made if isinstance(made, Drift) else Drift(replace(plan, changes=(), diagnostics=()), {})
+    results = made.results if isinstance(made, Applied) else ()
+    if isinstance(made, Applied):
+        undone = {each.address for each in results if each.outcome != "done"}
+        left = [each for each in plan.changes if made.declined or each.address in undone]
+        plan = replace(plan, changes=left, owed=made.owed, diagnostics=(*plan.diagnostics, *made.notices))
+    state, now = await project.store.load(), project.clock.now()
+    scopes = scopes_of(state, desired.resources)
+    names = {*scopes.values()} - {WHOLE_STATE}
+    held = await project.store.holders(names)
+    seen = Look(drift, plan, state, desired.by_address, scopes, held).seen(names)
+    return View(
+        project.environment or BASE,
+        {scope: ScopeStatus(scope, each.status, now).after(each, now) for scope, each in seen.items()},
+        seen,
+        {scopes[each.address]: now for each in results if each.address in scopes},
+        Counter(each.outcome for each in results),
+        project.platform.rate.waited_s,
+        once=True,
+    )
+
+
 # --- of an inventory ---
 
-_OF_INVENTORY: dict[str, tuple[str, Callable[["ItemJson"], Any]]] = {
+_NUMBERS: dict[str, tuple[str, Callable[[ItemJson], Any]]] = {
     "objects": ("Objects on the platform.", lambda item: 1),
     "detached_objects": ("Those without a machine.", lambda item: item.attached is False),
     "size_gigabytes": ("Their sizes.", lambda item: item.size_gb),
@@ -100,13 +141,14 @@ _OF_INVENTORY: dict[str, tuple[str, Callable[["ItemJson"], Any]]] = {
     "copies_bytes": ("The sizes of these.", lambda item: item.copies and item.copies.bytes),
     "monthly_price": ("What they cost in a month, with their copies.", lambda item: item.cost),
 }
+_LABELS = ("environment", "kind", "place", "owner")
 
 
-def text_of_inventory(items: Sequence["ItemJson"], environment: str) -> str:
-    """The sums, in the same format. A number that nothing tells is left out."""
-    registry, labels = CollectorRegistry(), ("environment", "kind", "place", "owner")
-    for name, (what, number) in _OF_INVENTORY.items():
-        gauge = Gauge(f"reconciler_inventory_{name}", what, labels, registry=registry)
+def text_of_inventory(items: Sequence[ItemJson], environment: str) -> str:
+    """The sums in Prometheus' text format 0.0.4. A number that nothing tells is left out."""
+    registry = CollectorRegistry()
+    for name, (what, number) in _NUMBERS.items():
+        gauge = Gauge(f"reconciler_inventory_{name}", what, _LABELS, registry=registry)
         for item in items:
             if (found := number(item)) is not None:
                 gauge.labels(environment, item.kind, item.place, item.owner).inc(float(found))

@@ -12,12 +12,7 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import (
-    APPROVAL_NEEDED,
-    GUARDRAIL_UNDECIDED,
-    REFUSED_BY_GUARDRAIL,
-    Severity,
-)
+from reconciler.core.diagnostics import APPROVAL_NEEDED, GUARDRAIL_UNDECIDED, REFUSED_BY_GUARDRAIL, Severity
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Action, Address, Change
 from reconciler.core.steps import Plan

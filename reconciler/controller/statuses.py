@@ -1,19 +1,59 @@
-"""What a controller knows of the scopes: which of it is told, and which of it the state keeps."""
+"""What a controller knows of the scopes: which of it is told, and which of it the state keeps.
+
+Messages go out about changes that people should know, and about silence, which is an alarm, too.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from reconciler.controller import memory
-from reconciler.controller.status import ScopeStatus, Seen, Status, View, reason_of
-from reconciler.controller.telling import Silence, Tell, event_of, of_change
+from reconciler.controller.status import ScopeStatus, Seen, Status, View, in_words, reason_of
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
-from reconciler.notify.events import Event, Run
-from reconciler.project.attribution import attribution_of
+from reconciler.notify.events import Event, EventName, Item, Run, run_of
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
+
+Tell = Callable[..., None]  # takes an event of the log: its name, with its fields by keyword
+
+_NAMES: Mapping[Status, EventName] = {
+    Status.DRIFTED: "drift",
+    Status.QUESTION: "question",
+    Status.OWED: "owed",
+}
+_SILENT_ROUNDS = 3
+_UNSEEN = (Status.SUSPENDED, Status.APPLYING)  # nobody looks, and that is right
+
+
+def of_change(status: ScopeStatus, run: Run) -> Iterator[Event]:
+    """The event of a scope that has just got its status; none for most."""
+    if name := _NAMES.get(status.status):
+        yield event_of(name, status.scope, f"{status.status}: {status.reason}", run)
+
+
+class Silence:
+    """Which scopes nobody could look at for too long. Each is told once, and once when it is back."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def events(self, statuses: Mapping[str, ScopeStatus], every: timedelta, run: Run) -> Iterator[Event]:
+        for scope, status in statuses.items():
+            seen = status.last_success or status.since
+            late = run.at - seen > _SILENT_ROUNDS * every and status.status not in _UNSEEN
+            if late and scope not in self._told:
+                self._told.add(scope)
+                yield event_of("silent", scope, f"not seen since {in_words(seen)}: {status.reason}", run)
+            elif not late and scope in self._told:
+                self._told.discard(scope)
+                yield event_of("silent", scope, f"seen again: {status.status}", run)
+
+
+def event_of(name: EventName, scope: str, what: str, run: Run) -> Event:
+    return Event(name, run, f"{scope}: {what}", (Item("", f"{scope}: {what}"),))
+
 
 _MORE_URGENT = (Status.DRIFTED, Status.QUESTION)  # than that a plan is proposed
 _SAVE_S = 60.0  # how often the times of looks are kept where nothing else changed
@@ -113,8 +153,7 @@ class Statuses:
     def _run(self) -> Run:
         """This controller, as messages name it."""
         assert self.config is not None
-        who, platform = attribution_of(self.config), self.config.settings.platform.base_url or ""
-        return Run("controller", self.config.env or BASE, platform, 0, who.actor, who.url, self._clock.now())
+        return run_of(self.config, "controller", 0, self._clock.now())
 
     async def save(self, project: Project, every_s: float) -> None:
         """Keep our statuses in the state, where it can be written and something changed."""

@@ -126,18 +126,10 @@ class _Doctor:
 
     async def _whole_state(self, store: Spooling, remarks: Sequence[str]) -> tuple[State | None, Check]:
         """The loaded state, None where that failed, and the check of it."""
-        settings, state = self.config.settings, None
+        state = None
         try:
             state = await store.load()
-            return state, await states.check_state(
-                store,
-                state,
-                self.place,
-                remarks,
-                pin=settings.state.lineage,
-                address=None if self.config.emulated else settings.platform.base_url,
-                sandbox=self.config.emulated,
-            )
+            return state, await states.check_state(store, state, self.config, self.place, remarks)
         except ReconcilerError as failure:
             return state, failed("state", failure)
 

@@ -10,6 +10,7 @@ from reconciler.core.words import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.execution.open_intents import sender
 from reconciler.project.identity import refuse_other_platform, refuse_other_state, state_missing
+from reconciler.project.settings import ProjectSettings
 from reconciler.state import backend_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Backups, JournalEntry, State
@@ -18,25 +19,18 @@ _SHOWN = 5  # of a list: a line has to stay readable
 
 
 async def check_state(
-    store: Spooling,
-    state: State,
-    place: str,
-    remarks: Sequence[str],
-    *,
-    pin: str | None,
-    address: str | None,
-    sandbox: bool,
+    store: Spooling, state: State, config: ProjectSettings, place: str, remarks: Sequence[str]
 ) -> Check:
     """Check that the state is the expected one and intact. Raises ReconcilerError where every run refuses it.
 
-    `remarks`: the notes from opening it. `pin`: the lineage, and `address`: the platform, of the settings;
-    None where they name none.
+    `remarks`: the notes from opening it.
     """
+    pin, address = config.settings.state.lineage, config.settings.platform.base_url
     if pin is not None:
         refuse_other_state(state, pin, place)
-    if address is not None:
+    if address is not None and not config.emulated:
         refuse_other_platform(state, address, place)
-    if not state.lineage and sandbox:
+    if not state.lineage and config.emulated:
         return suspicious("state", f"there is no state at {place} yet", "the first plan or apply creates it")
     if not state.lineage:
         missing = state_missing(place, traces=state.traces)

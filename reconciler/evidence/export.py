@@ -13,8 +13,16 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.core.wire import Shape
-from reconciler.evidence.calls import RunCalls, differences, guesses, run_calls, script, trace_of
-from reconciler.evidence.case import Case, CaseLimits
+from reconciler.evidence.case import (
+    Case,
+    CaseLimits,
+    RunCalls,
+    differences,
+    guesses,
+    run_calls,
+    script,
+    trace_of,
+)
 from reconciler.evidence.replay import declared, replay
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds

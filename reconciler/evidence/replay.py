@@ -17,8 +17,7 @@ from reconciler.core.errors import Diagnosed, Lost, ManifestError, ReconcilerErr
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan
-from reconciler.evidence.calls import HELD_S, run_calls, trace_of
-from reconciler.evidence.case import MANIFESTS, Case
+from reconciler.evidence.case import HELD_S, MANIFESTS, Case, run_calls, trace_of
 from reconciler.execution.limits import Limits
 from reconciler.execution.observed import FINGERPRINT
 from reconciler.kinds import find_kinds
@@ -28,8 +27,7 @@ from reconciler.project.apply import apply
 from reconciler.rehearsal.placeholders import placeholder
 from reconciler.rehearsal.process import LATENCY_S, Killed, Process, TwinStore, TwinTransport, answer_of
 from reconciler.rehearsal.seed import cannot_plant
-from reconciler.rehearsal.timeline import Standstill
-from reconciler.rehearsal.twin import KEY, Original, Twin
+from reconciler.rehearsal.twin import KEY, Original, Standstill, Twin
 from reconciler.sandbox import faults
 from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.secrets.fingerprint import fingerprint

@@ -10,13 +10,11 @@ from reconciler.approvals.statement import Statement, parse_statement
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.words import counted
 from reconciler.evidence.archive import Damaged, digest, unpack
-from reconciler.evidence.rows import HEAD, Proven, approvals_of, proven
+from reconciler.evidence.bundle import HEAD, PLAN, REHEARSAL, Proven, approvals_of, proven
 from reconciler.reports.escape import visible
 from reconciler.reports.report import Page
 from reconciler.state.runs import history_of
 from reconciler.state.store import Run
-
-PLAN, REHEARSAL = "plan.json", "rehearsal.json"
 
 
 class SignedBy(Struct, frozen=True):

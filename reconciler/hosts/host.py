@@ -1,6 +1,7 @@
 """Git hosts: comments on a pull request, its head, and statuses of commits.
 
-`Host` is the interface; GitHub, GitLab, Gitea and Forgejo have their own paths, limits, headers and answers.
+`Host` has what all of them need. GitHub, GitLab, Gitea and Forgejo differ in paths, limits, headers and
+answers.
 """
 
 from abc import ABC, abstractmethod
@@ -179,6 +180,8 @@ def text_at(value: Any, *keys: str) -> str:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
+
+# --- the hosts ---
 
 ACTIONS = "github-actions[bot]"  # the user that the token of a job acts as
 _OF_AN_APP = "ghs_"  # prefix of the tokens of apps and jobs, which have no user to ask for

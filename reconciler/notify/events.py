@@ -6,8 +6,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import FOUND_BY_DRIFT, RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.project.attribution import attribution_of
+from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible
 from reconciler.reports.findings import DRIFT, findings_of
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
@@ -81,6 +84,12 @@ class Event(Struct, frozen=True):
             "by": self.run.by,
             "job_url": self.run.job_url,
         }
+
+
+def run_of(config: ProjectSettings, verb: str, exit_code: int, at: datetime) -> Run:
+    """The facts of a run in this project, as messages name them."""
+    who, platform = attribution_of(config), config.settings.platform.base_url or ""
+    return Run(verb, config.env or BASE, platform, exit_code, who.actor, who.url, at)
 
 
 def events_of(report: Report, run: Run) -> list[Event]:

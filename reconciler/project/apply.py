@@ -76,36 +76,21 @@ async def apply(
     approved_creates: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
-    reviewed: Plan | None = None,
     given: Given = NOTHING,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
 
     `tell`: called with a plan that nobody has to approve, before anything of it is written. A run that waits
     for a lease (`lock_timeout_s`) finds the work of the run before it: then it plans again, and asks.
-    `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     """
-    attempt = _Attempt(
-        project, desired, approve, approved_deletes, approved_creates, on_executor, tell, reviewed, given
-    )
-    for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
-        try:
-            while (applied := await attempt.plan_and_run()) is None:
-                pass
-            with suppress(StoreError):  # what was done counts, also where the state cannot be read
-                state = await attempt.remember(applied, await project.store.load())
-                applied = replace(applied, head=state_head(state.lineage, state.heads))
-            return applied
-        except (Moved, Overtaken) as moved:
-            if not again:
-                raise
-            project.reporter.note(f"{moved.what}: planning again")
-    raise AssertionError("the last attempt returns or raises")
+    said = (approve, approved_deletes, approved_creates, on_executor, tell, given)
+    return await _Apply(project, desired, *said).done()
 
 
-class _Attempt(Struct, frozen=True):
+class _Apply(Struct, frozen=True):
     """One apply: what it is about, and what people say to it. The fields are the parameters of `apply`.
 
+    `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     `seen`: the objects as they were when it was planned.
     """
 
@@ -116,9 +101,26 @@ class _Attempt(Struct, frozen=True):
     approved_creates: Collection[str]
     on_executor: Callable[[Executor], None]
     tell: Callable[[Plan], None]
-    reviewed: Plan | None
     given: Given
+    reviewed: Plan | None = None
     seen: Seen = field(default_factory=dict)
+
+    async def done(self) -> Applied:
+        """Make attempts until one is carried out, declined or refused."""
+        project = self.project
+        for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
+            try:
+                while (applied := await self.plan_and_run()) is None:
+                    pass
+                with suppress(StoreError):  # what was done counts, also where the state cannot be read
+                    state = await self.remember(applied, await project.store.load())
+                    applied = replace(applied, head=state_head(state.lineage, state.heads))
+                return applied
+            except (Moved, Overtaken) as moved:
+                if not again:
+                    raise
+                project.reporter.note(f"{moved.what}: planning again")
+        raise AssertionError("the last attempt returns or raises")
 
     async def plan_and_run(self) -> Applied | None:
         """Plan, ask, and run.
@@ -326,17 +328,9 @@ async def run_saved(
         tell(found)
         return True
 
-    return await apply(
-        project,
-        about_targets(desired, plan),
-        approve=show,
-        approved_deletes=approved_deletes,
-        approved_creates=approved_creates,
-        on_executor=on_executor,
-        tell=tell,
-        reviewed=plan,
-        given=replace(given, plan=plan_digest(plan)),
-    )
+    given = replace(given, plan=plan_digest(plan))
+    said = (show, approved_deletes, approved_creates, on_executor, tell, given)
+    return await _Apply(project, about_targets(desired, plan), *said, reviewed=plan).done()
 
 
 def about_targets(desired: Desired, plan: Plan) -> Desired:

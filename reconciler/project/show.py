@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.windows import owed_in
+from reconciler.core.context import Context
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Address, Owed, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import one
 from reconciler.drills.results import shown_drills
@@ -20,10 +22,33 @@ from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
 from reconciler.project.records import not_recorded
-from reconciler.reports.records import Shown
+from reconciler.reports.escape import in_json, page_text
+from reconciler.reports.records import record_document
+from reconciler.reports.report import Page
+from reconciler.reports.verdict import owed_dates
 from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
+
+
+class Shown(Struct, frozen=True):
+    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
+
+    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
+    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
+    object that is not shown, and where they are from. `owed`: with its dates. `look`: how full it is.
+    """
+
+    record: StateRecord
+    lineage: str
+    unreadable: str = ""
+    live: Mapping[str, Any] | None = None
+    sets: Sequence[str] = ()
+    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
+    known_from: str = ""
+    owed: Sequence[Owed] = ()
+    look: Look | None = None
 
 
 async def costs_of(
@@ -120,3 +145,37 @@ async def look_at(
         details["costs"] = [costs]
     look = Look.of(live, seen.at) if kind.role(HoldsData) is not None else None
     return Shown(record, state.lineage, "", live.model_dump(), sets, details, owed=owed, look=look)
+
+
+def object_page(shown: Shown, context: Context) -> Page:
+    """One resource as the platform and the record have it."""
+    record, live, look = shown.record, shown.live, shown.look
+    lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
+    if live is not None:
+        lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
+    else:
+        why = f"  not readable on the platform ({shown.unreadable})"
+        lines.append(why if shown.unreadable else "  not on the platform")
+        lines.append(f"  last known, from {shown.known_from}:{'' if shown.known else ' nothing'}")
+        lines += [f"    {name}: {in_json(value)}" for name, value in shown.known.items()]
+    lines += [f"fullness: {look}"] if look is not None and look.percent is not None else []
+    lines += [f"sets secrets: {', '.join(shown.sets)}"] if shown.sets else []
+    for name, items in shown.details.items():
+        lines += [f"{name}:{'' if items else ' none'}", *(f"  {_line(item)}" for item in items)]
+    for work in shown.owed:
+        lines.append(f"owed: {work.work} ({work.certainty}), because {work.because}")
+        lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
+    found: dict[str, Any] = {"record": record_document(record, shown.owed), "live": live}
+    found |= {"sets": list(shown.sets)} if shown.sets else {}
+    if look is not None and look.percent is not None:
+        sizes = {"used_bytes": look.used_bytes, "total_bytes": look.total_bytes}
+        found["fullness"] = sizes | {"percent": look.percent}
+    return Page(document=found | dict(shown.details), text=page_text(lines), context=context)
+
+
+def _line(detail: Mapping[str, Any]) -> str:
+    """A detail as JSON; of a drill, what it proves."""
+    if "proven" not in detail:
+        return in_json(detail)
+    failed = [f"; the last one failed: {one['why']}" for one in detail["results"][:1] if not one["passed"]]
+    return f"{detail['drill']}: {detail['proven']}{''.join(failed)}"

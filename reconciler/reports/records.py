@@ -2,24 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Owed, StateRecord, owed_work
-from reconciler.core.words import counted
-from reconciler.kinds.roles import Look
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
-from reconciler.reports.verdict import owed_dates
 from reconciler.state.chain import state_head
-from reconciler.state.contents import StateDump
-from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
+from reconciler.state.store import JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
@@ -103,45 +98,6 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
     )
 
 
-def migrated_page(
-    contents: StateDump, head: str, old: str, new: str, environment: str, *, before: bool
-) -> Page:
-    """`head`: of the state at its new place. `before`: the copy existed already."""
-    objects = sum(address.kind != REMEMBERED for address in contents.records)
-    records, rows = counted(objects, "record"), counted(len(contents.rows), "journal row")
-    document = {
-        "from": old,
-        "to": new,
-        "lineage": contents.lineage,
-        "records": objects,
-        "rows": len(contents.rows),
-        "head": head,
-    }
-    how = "an earlier move, completed" if before else "copied and verified"
-    text = f"{old}: the state is now {new} ({records}, {rows}; {how})\n"
-    return Page(document=document, text=text + pin_lines(new, contents.lineage, environment))
-
-
-def rekeyed_page(
-    place: str, *, recipients: int, generation: int, records: int, rows: int, head_before: str, head: str
-) -> Page:
-    """`recipients`: 0 for a state that is not encrypted any more. `head_before`: before the new key."""
-    document = {
-        "state": place,
-        "recipients": recipients,
-        "generation": generation,
-        "records": records,
-        "rows": rows,
-        "head_before": head_before,
-        "head": head,
-    }
-    how = "not encrypted any more"
-    if recipients:
-        how = f"encrypted to {counted(recipients, 'recipient')}, with key {generation}"
-    written = f"{counted(records, 'record')}, {counted(rows, 'journal row')}"
-    return Page(document=document, text=f"{place}: {how} ({written})\nhead: {head}, before {head_before}\n")
-
-
 def restored_page(done: Restored, run: RunOptions) -> Page:
     """The source of a restored state, and everything that a person must know or do."""
     plan, listed = command("plan"), command("state", "list")
@@ -171,49 +127,3 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
         "lost": lost,
     }
     return Page(document=document, text=page_text(lines))
-
-
-class Shown(Struct, frozen=True):
-    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
-
-    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
-    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
-    object that is not shown, and where they are from. `owed`: with its dates. `look`: how full it is.
-    """
-
-    record: StateRecord
-    lineage: str
-    unreadable: str = ""
-    live: Mapping[str, Any] | None = None
-    sets: Sequence[str] = ()
-    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    known: Mapping[str, Any] = field(default_factory=dict)
-    known_from: str = ""
-    owed: Sequence[Owed] = ()
-    look: Look | None = None
-
-
-def object_page(shown: Shown) -> Page:
-    """One resource as the platform and the record have it."""
-    record, look = shown.record, shown.look
-    lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
-    if shown.live is not None:
-        lines += [f"  {name}: {in_json(value)}" for name, value in shown.live.items()]
-    else:
-        why = f"  not readable on the platform ({shown.unreadable})"
-        lines.append(why if shown.unreadable else "  not on the platform")
-        lines.append(f"  last known, from {shown.known_from}:{'' if shown.known else ' nothing'}")
-        lines += [f"    {name}: {in_json(value)}" for name, value in shown.known.items()]
-    lines += [f"fullness: {look}"] if look is not None and look.percent is not None else []
-    lines += [f"sets secrets: {', '.join(shown.sets)}"] if shown.sets else []
-    for name, items in shown.details.items():
-        lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
-    for work in shown.owed:
-        lines.append(f"owed: {work.work} ({work.certainty}), because {work.because}")
-        lines += [f"  {dates}"] if (dates := owed_dates(work)) else []
-    found: dict[str, Any] = {"record": record_document(record, shown.owed), "live": shown.live}
-    found |= {"sets": list(shown.sets)} if shown.sets else {}
-    if look is not None and look.percent is not None:
-        sizes = {"used_bytes": look.used_bytes, "total_bytes": look.total_bytes}
-        found["fullness"] = sizes | {"percent": look.percent}
-    return Page(document=found | dict(shown.details), text=page_text(lines))

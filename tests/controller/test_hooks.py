@@ -27,8 +27,7 @@ from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.steps import SecretRef
 from reconciler.execution.decisions import Actor
 from reconciler.project.secret import secret_sources
-from reconciler.project.settings import find_settings
-from reconciler.project.settings_file import parse_settings
+from reconciler.project.settings import find_settings, parse_settings
 from reconciler.project.store import Opening, open_state
 from reconciler.services import signing
 from reconciler.state.places.sqlite.store import SqliteStore

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from reconciler.controller.status import ScopeStatus, Seen, Status
-from reconciler.controller.telling import Silence, of_change
+from reconciler.controller.statuses import Silence, of_change
 from reconciler.notify.events import Run
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.evidence.archive import ARCHIVE, SUMS, Damaged, _header, _tar, digest, pack, unpack
-from reconciler.evidence.bundle import NotBundled, bundle
-from reconciler.evidence.rows import HEAD
-from reconciler.evidence.verify import PLAN, damaged_page, verified_page
+from reconciler.evidence.bundle import HEAD, PLAN, NotBundled, bundle
+from reconciler.evidence.verify import damaged_page, verified_page
 from reconciler.state.runs import history_of
 from tests.docs.pages import Block, items
 from tests.reliability.bundles import CANARY, Made, make, misnamed, refused, verified

@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.evidence.calls import differences
-from reconciler.evidence.case import Case, read_case, write_case
+from reconciler.evidence.case import Case, differences, read_case, write_case
 from reconciler.evidence.export import NotExportable, export
 from reconciler.evidence.replay import replay
 from reconciler.manifests.load import load

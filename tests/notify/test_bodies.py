@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.notify.bodies import body_of
+from reconciler.notify.delivery import body_of
 from reconciler.notify.events import Event, Item, Run
 
 RUN = Run("apply", "prod", "https://api.example.com", 1, "ana", "", datetime(2026, 1, 1, tzinfo=UTC))

@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError
-from reconciler.notify.bodies import Body
-from reconciler.notify.delivery import deliver, parse_key, parse_url
+from reconciler.notify.delivery import Body, deliver, parse_key, parse_url
 from reconciler.services.transport import Answer
 from tests.notify.receiver import KEY, SECRET, Got
 from tests.services.script import Script, SimulatedClock, reply

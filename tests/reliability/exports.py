@@ -27,8 +27,7 @@ import anyio
 import click
 
 from reconciler.core.errors import Lost, ReconcilerError
-from reconciler.evidence.calls import differences
-from reconciler.evidence.case import Case, read_case, write_case
+from reconciler.evidence.case import Case, differences, read_case, write_case
 from reconciler.evidence.export import NotExportable, export
 from reconciler.evidence.replay import replay
 from reconciler.execution import sending
@@ -36,7 +35,7 @@ from reconciler.execution.limits import Limits
 from reconciler.execution.settling import Settlement
 from reconciler.manifests.load import load
 from reconciler.rehearsal.process import TwinStore
-from reconciler.rehearsal.timeline import TICK_S, Timeline
+from reconciler.rehearsal.twin import TICK_S, Timeline
 from reconciler.services.transport import Answer
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event, JournalEntry, Store

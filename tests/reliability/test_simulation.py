@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.execution import settling
-from reconciler.rehearsal.timeline import Standstill, Timeline
+from reconciler.rehearsal.twin import Standstill, Timeline
 from reconciler.state.log.changes import Change
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary, play_seed

@@ -19,13 +19,7 @@ from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.escape import in_json, numbered, template
 from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.grouping import NO_APP, is_gone, sections_of, touches
-from reconciler.reports.report import (
-    ApplyReport,
-    DriftReport,
-    Failure,
-    PlanReport,
-    Report,
-)
+from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
 from reconciler.reports.style import END_TONES, IMPACT_TONES, OUTCOME_TONES, TONES
 
 MOST_DRAWN = 150  # steps: a larger drawing is read by nobody, and takes long to make

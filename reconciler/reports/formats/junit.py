@@ -17,13 +17,7 @@ from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.escape import numbered, visible
 from reconciler.reports.findings import DRIFT, OWED, findings_of
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.report import (
-    ApplyReport,
-    DriftReport,
-    PlanReport,
-    Report,
-    ValidationReport,
-)
+from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report, ValidationReport
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 _REHEARSAL = "rehearsal"

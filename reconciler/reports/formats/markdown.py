@@ -17,14 +17,7 @@ from reconciler.reports import verdict
 from reconciler.reports.escape import in_json, numbered, visible
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.grouping import NO_APP, Sections, sections_of
-from reconciler.reports.report import (
-    ApplyReport,
-    DriftReport,
-    Failure,
-    PlanReport,
-    Report,
-    ValidationReport,
-)
+from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 
 MOST_OPEN = 20  # so many changes are shown unfolded
 _APPROVALS = 20  # so many are named in the verdict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from reconciler.core.model import Address, Obligation, StateRecord
-from reconciler.rehearsal.timeline import Timeline
+from reconciler.rehearsal.twin import Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.parts.volume import Snapshot, Volume

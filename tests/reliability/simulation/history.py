@@ -33,7 +33,7 @@ from reconciler.project.plan import make_plan
 from reconciler.project.records import claim, forget
 from reconciler.project.resolve import resolve_unknown, settle_restarts
 from reconciler.project.run import Applied
-from reconciler.rehearsal.timeline import START, Timeline
+from reconciler.rehearsal.twin import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import spooling
 from reconciler.state.log import open_state

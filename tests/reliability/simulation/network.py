@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import Lost, TransportError
-from reconciler.rehearsal.timeline import Timeline
+from reconciler.rehearsal.twin import Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.parts.cluster import Cluster

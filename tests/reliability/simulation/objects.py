@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
-from reconciler.rehearsal.timeline import Timeline
+from reconciler.rehearsal.twin import Timeline
 from reconciler.state.log import bucket, leases, open_state, scopes, segments, writes
 from reconciler.state.log import store as object_store
 from reconciler.state.log.changes import Change

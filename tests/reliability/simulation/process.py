@@ -17,7 +17,7 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.planning.declared import Desired
 from reconciler.project.project import Project
-from reconciler.rehearsal.timeline import TICK_S, Timeline
+from reconciler.rehearsal.twin import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.rehearsal.timeline import Timeline
+from reconciler.rehearsal.twin import Timeline
 from reconciler.state import renewing
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import JournalEntry, Lease, Store

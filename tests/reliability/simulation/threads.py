@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reconciler.rehearsal.timeline import TICK_S
+from reconciler.rehearsal.twin import TICK_S
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process

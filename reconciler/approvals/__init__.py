@@ -1,1 +1,0 @@
-"""Approvals bound to content: which changes need one, what is signed, and who may sign."""

@@ -1,1 +1,0 @@
-"""A shop on an emulated platform: what a newcomer tries, what documentation plays, and famous accidents."""

@@ -1,1 +1,0 @@
-"""Secret values: where they come from, how they are compared, and how they stay out of sight."""
