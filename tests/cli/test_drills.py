@@ -72,7 +72,7 @@ def test_a_cluster_is_drilled_and_its_log_shows_reads_and_one_restore(here: Proj
     metrics = (here.root / "m.prom").read_text()
     for name in ("last_success_timestamp_seconds", "recovery_seconds", "lost_seconds"):
         assert f'reconciler_drill_{name}{{address="{address}"' in metrics
-    assert "last proven restore" in here.run("show", address).out
+    assert "drills:\n  weekly: last proven restore" in here.run("show", address).out
     (shown,) = here.json("show", address).json["drills"]
     assert [result["passed"] for result in shown["results"]] == [True]
     assert f"ok       drills: {address}: last proven restore" in here.run("doctor").out
@@ -123,6 +123,8 @@ def test_a_failed_drill_is_drift_and_gates_the_delete(here: Project, able: Sandb
     able.switch(cluster_outcome="ready")
     assert f"warning[drill-failed]: `{address}`" in here.run("drift", code=2).err
     assert f"warning  drills: {address}: its last drill failed" in here.run("doctor", code=None).out
+    shown = here.run("show", address).out
+    assert "  weekly: no restore of it was ever proven; the last one failed: the restore is failed" in shown
     here.write(volume(able.app("rest")))
     here.remove("manifests/drill.yaml")
     assert "warning[not-recoverable]" in here.run("plan").err
