@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 MOST_REQUIRED = 13
 
 # What serves: its packages come with an extra. The core of the sandbox, and `provider check`, do not.
-SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("http", "server")}
+SANDBOX_FRONT = {"reconciler.sandbox.server"}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
 AGENTS = {"reconciler.agents.server"}

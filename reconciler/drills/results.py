@@ -236,13 +236,13 @@ def findings(proofs: Iterable[Proof], now: datetime) -> Iterator[Diagnostic]:
         if proof.declared is None:
             continue
         newest, good, run = proof.newest, proof.good, command("drill", proof.drill)
-        whose, found = f"`{proof.of}`: the drill `{proof.drill.name}`", []
+        whose, help = f"`{proof.of}`: the drill `{proof.drill.name}`", f"run `{run}`"
         if newest is not None and not newest.passed:
-            found.append((DRILL_FAILED, f"failed: {newest.why}"))
+            message = f"{whose} failed: {newest.why}"
+            yield warning(DRILL_FAILED, message, help=help, advice=(run,), about=(proof.of,))
         if proof.overdue(now):
-            found.append((DRILL_OVERDUE, f"is overdue: {proof.proven(now)}"))
-        for code, said in found:
-            yield warning(code, f"{whose} {said}", help=f"run `{run}`", advice=(run,), about=(proof.of,))
+            message = f"{whose} is overdue: {proof.proven(now)}"
+            yield warning(DRILL_OVERDUE, message, help=help, advice=(run,), about=(proof.of,))
         within_s = parse_span(proof.declared.recover_within).total_seconds()
         took_s = good.recovery_s if good is not None else None
         if took_s is not None and took_s > within_s:

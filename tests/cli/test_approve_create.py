@@ -79,6 +79,29 @@ def test_no_second_cluster_is_made_under_an_empty_state(project: Project, sandbo
     assert len(sandbox.clusters(name)) == 1
 
 
+def test_a_new_machine_makes_no_second_cluster(
+    machine: Project, project: Project, sandbox: Sandbox, two: tuple[str, str]
+) -> None:
+    machine.write((project.root / "manifests/main.yaml").read_text())
+    assert "--new changes nothing any more" in machine.run("state", "init", "--new").err
+    refused(machine, sandbox)
+    assert [len(sandbox.clusters(name)) for name in two] == [1, 1]
+
+
+def test_a_recorded_cluster_does_not_approve_another(
+    machine: Project, project: Project, sandbox: Sandbox, app: str, two: tuple[str, str]
+) -> None:
+    machine.write((project.root / "manifests/main.yaml").read_text())
+    new = machine.write(cluster(f"db-{app}-3"), "manifests/new.yaml")
+    machine.run("state", "init")
+    machine.apply(str(new), *machine.creating(f"PostgresCluster/db-{app}-3"))
+    refused(machine, sandbox)
+    machine.run("state", "forget", f"PostgresCluster/db-{app}-3")
+    assert [len(sandbox.clusters(f"db-{app}-{number}")) for number in (1, 2, 3)] == [1, 1, 1]
+    ran = refused(machine, sandbox)
+    assert len(ran.json["diagnostics"]) == 3  # it was recorded once, and is not known any more
+
+
 def test_the_lost_state_of_a_new_laptop(
     machine: Project, project: Project, sandbox: Sandbox, app: str, two: tuple[str, str]
 ) -> None:
