@@ -89,7 +89,9 @@ async def run_drills(
     project.sources.runs_programs = True
     ran: list[Ran] = []
     async with project.actor().leased(project.store, {ONE_AT_A_TIME}):
-        await clean(project, desired, on_executor)
+        cleaned = await clean(project, desired, on_executor)
+        if cleaned is not None and cleaned.interrupted:
+            return ran
         state = await project.store.load()
         if left := _left(state):  # each drill would add one, and all of them have a price
             raise ReconcilerError(f"no drill runs while {left[0]} of an earlier one cannot be deleted")
@@ -138,16 +140,24 @@ async def _apply(
     selected = Desired(
         resources, selected=lambda record: record.address in focus, focus=focus, origin=desired.origin
     )
+    followed: list[Executor] = []
+
+    def follow(executor: Executor) -> None:
+        followed.append(executor)
+        on_executor(executor)
+
     try:
-        return await apply(
+        applied = await apply(
             project,
             selected,
             approve=lambda plan: True,
             approved_deletes=frozenset(() if resources else map(str, focus)),
-            on_executor=on_executor,
+            on_executor=follow,
         )
     finally:
         on_executor(None)
+    # Also by a signal after its last step, which nothing else would know of.
+    return replace(applied, interrupted=any(executor.stopping for executor in followed))
 
 
 @dataclass
