@@ -5,15 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from reconciler.core.clock import SystemClock
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, StoreError
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
+from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry
 
 pytestmark = pytest.mark.slow
@@ -46,9 +50,15 @@ def leave(database: Postgres, seconds: float) -> None:
     )
 
 
+def left_s(database: Postgres) -> float:
+    age_of = "extract(epoch FROM clock_timestamp() - max(written_at))"
+    ((age,),) = database.rows(f"SELECT {age_of} FROM reconcile.objects WHERE key LIKE '%/leases/%'")
+    return LEASE_S - float(age)
+
+
 @contextmanager
-def child(url: str) -> Iterator[Child]:
-    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(LEASE_S)]
+def child(url: str, lease_s: float = LEASE_S) -> Iterator[Child]:
+    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(lease_s)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -99,3 +109,45 @@ async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_co
     await store.commit(await store.renew(lease), [entry(Event.INTENT)])
     assert [each.step for _, each in await store.journal()] == ["s1"]
     await store.close()
+
+
+async def test_a_lease_that_ended_is_not_ours_even_if_nobody_took_it(
+    store: PostgresStore, database: Postgres
+) -> None:
+    with child(database.url, lease_s=0.5) as runner:
+        runner.process.send_signal(signal.SIGSTOP)
+        while await store.holders(["shop"]):
+            await anyio.sleep(0.1)
+        runner.process.send_signal(signal.SIGCONT)
+        assert "no longer ours" in runner.goes_on()
+    assert await store.journal() == []
+    await store.close()
+
+
+async def test_a_lease_that_is_renewed_outlives_its_time(store: PostgresStore, database: Postgres) -> None:
+    with child(database.url) as runner:
+        for _ in range(3):
+            leave(database, LEASE_S / 4)
+            assert runner.goes_on() == "checked; committed"
+            assert left_s(database) > LEASE_S / 2
+        with pytest.raises(Locked) as locked:
+            await store.lease(["shop"], "ben")
+        assert locked.value.holder == "the child"
+    await store.close()
+
+
+async def test_a_lease_is_renewed_by_any_thread(handles: Handles) -> None:
+    store = handles.open()
+    assert isinstance(store, LogStore)
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    handles.clock.elapsed_s += handles.lease_s - 1
+    ends = handles.clock.now() + timedelta(seconds=handles.lease_s)
+    assert store.beat(lease).expires_at == ends
+    handles.clock.elapsed_s += handles.lease_s - 1
+    await store.check(lease)
+    handles.clock.elapsed_s += handles.lease_s
+    with pytest.raises(StoreError, match="no longer ours"):
+        store.beat(lease)
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.check(lease)
