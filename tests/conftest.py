@@ -81,8 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """No workers for single files and tests, where starting them costs more than it saves.
 
-    Outside of the quick tier two more than processors: a quarter of the time, tests wait for what sleeps.
+    Outside of the quick tier one more than processors: a quarter of the time, tests wait for what sleeps.
     """
     if all(".py" in argument for argument in config.args):
         return 0
-    return None if _is_quick(config) else len(os.sched_getaffinity(0)) + 2
+    return None if _is_quick(config) else len(os.sched_getaffinity(0)) + 1
