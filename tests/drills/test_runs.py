@@ -15,8 +15,9 @@ from reconciler.core.errors import Locked, ReconcilerError, Refused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.drift.find import find_drift
 from reconciler.drills.results import proofs
+from reconciler.execution.executor import Executor
 from reconciler.kinds import find_kinds
-from reconciler.project.drill import ONE_AT_A_TIME
+from reconciler.project.drill import ONE_AT_A_TIME, run_drills
 from reconciler.project.plan import make_plan
 from reconciler.services.machines.wire.cluster import ClusterBackup
 from reconciler.state.store import Event
@@ -271,6 +272,25 @@ async def test_none_runs_while_an_earlier_one_cannot_be_removed(stage: Stage) ->
     assert stage.line.mutations == ["DELETE"]
     (ran,) = await drilled(stage, VOLUME, WEEKLY)
     assert (ran.left, scratch(stage)) == (None, [])
+
+
+@pytest.mark.parametrize(("is_left", "sent"), [(True, ["DELETE"]), (False, ["POST"])])
+async def test_a_signal_after_the_last_step_begins_nothing_more(
+    stage: Stage, is_left: bool, sent: list[str]
+) -> None:
+    """It is told to an executor that has no more to do, of a restore or of what removes an earlier one."""
+    await (left(stage) if is_left else of_volume(stage))
+    executors: list[Executor] = []
+
+    def signalled_at_its_end(executor: Executor | None) -> None:
+        if executor is None:
+            executors.pop().stop()
+        else:
+            executors.append(executor)
+
+    found = desired(stage, VOLUME)
+    await run_drills(project_of(stage), found, [Address.parse(WEEKLY)], signalled_at_its_end)
+    assert stage.line.mutations == sent
 
 
 async def test_none_runs_after_one_that_cannot_be_removed(stage: Stage) -> None:
