@@ -30,7 +30,7 @@ _GRAVITY = list(Impact)
 class _Section(BaseModel):
     """The base of the models: strict, without unknown keys."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Needing(StrEnum):

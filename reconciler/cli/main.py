@@ -108,6 +108,9 @@ def completion(ctx: click.Context, shell: str) -> int:
 def main() -> None:
     """Entry point. Exits with the codes of DESIGN, section 3; never with a traceback for a known failure."""
     open_streams()
+    # A plugin of pydantic that some package brings would see each value that is validated. Set it to "" to
+    # allow them. Without it, each command also reads what every installed package says of itself.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A command allocates much and releases little: collecting garbage costs a large plan more than 5 %, and
     # frees almost nothing. A small command ends before the first collection.
     gc.set_threshold(500_000, 50, 100)

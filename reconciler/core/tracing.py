@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from logging.handlers import BufferingHandler
 from threading import Thread
 from typing import Any
 
@@ -24,6 +23,8 @@ def traced(environ: Mapping[str, str], warn: Callable[[str], None]) -> Iterator[
     if _tracer is not None or (environ.get("OTEL_TRACES_EXPORTER") or implied) != "otlp":
         yield
         return
+    from logging.handlers import BufferingHandler  # late, as the rest: most runs are not traced
+
     lost, end = BufferingHandler(1000), None
     logging.getLogger("opentelemetry").addHandler(lost)  # not shown: it may hold headers
     try:

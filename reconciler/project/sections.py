@@ -80,7 +80,13 @@ def check_address(url: str) -> None:
 class Section(BaseModel):
     """The base of all sections: strict, without unknown keys."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # all are built at once, with the whole file's
+    )
 
 
 class TokenSource(Section):
@@ -114,7 +120,7 @@ class PlatformSettings(Section):
     """The platform: its address, its token, and how it may be asked."""
 
     base_url: str | None = Field(None, pattern=URL)
-    token_from: TokenSource = TokenSource()
+    token_from: TokenSource = Field({}, validate_default=True)
     capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
     rate_limit: float | None = Field(
         1.0, gt=0, strict=False, description="Requests per second and action; null for none."
@@ -357,7 +363,7 @@ class ControllerSection(Section):
     )
 
     heartbeat: HeartbeatSection | None = Field(None, description="For an alarm when rounds end.")
-    hooks: HooksSection = HooksSection()
+    hooks: HooksSection = Field({}, validate_default=True)
 
     @model_validator(mode="after")
     def _fetches(self) -> "ControllerSection":
@@ -373,25 +379,25 @@ class ControllerSection(Section):
 class EnvironmentSection(Section):
     """The settings of one environment that differ. Everything else is as without an environment."""
 
-    platform: PlatformSettings = PlatformSettings()
-    state: StateSetting = StateSection()
-    execution: ExecutionSettings = ExecutionSettings()
+    platform: PlatformSettings = Field({}, validate_default=True)
+    state: StateSetting = Field({}, validate_default=True)
+    execution: ExecutionSettings = Field({}, validate_default=True)
 
 
 class Settings(Section, Guarded):
     """The whole file."""
 
-    platform: PlatformSettings = PlatformSettings()
+    platform: PlatformSettings = Field({}, validate_default=True)
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
-    state: StateSetting = StateSection()
+    state: StateSetting = Field({}, validate_default=True)
     manifests: list[str] = ["manifests"]
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
-    execution: ExecutionSettings = ExecutionSettings()
-    secrets: SecretsSettings = SecretsSettings()
-    approvals: ApprovalSettings = ApprovalSettings()
-    agents: AgentSettings = AgentSettings()
+    execution: ExecutionSettings = Field({}, validate_default=True)
+    secrets: SecretsSettings = Field({}, validate_default=True)
+    approvals: ApprovalSettings = Field({}, validate_default=True)
+    agents: AgentSettings = Field({}, validate_default=True)
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
-    controller: ControllerSection = ControllerSection()
+    controller: ControllerSection = Field({}, validate_default=True)
     prices: str | None = Field(
         None, pattern=SIGNERS_FILE, description="CSV file of prices, for `plan` and `inventory`."
     )

@@ -105,3 +105,19 @@ def test_what_stands_in_faulty_settings_is_not_repeated(project: Project, settin
     ran = project.run("plan", code=1)
     assert "reconcile.yaml:1:" in ran.err
     assert "hunter2" not in ran.out + ran.err
+
+
+def test_no_plugin_of_the_validator_is_loaded(project: Project, app: str) -> None:
+    """It would get every value that is validated. Packages bring such plugins without being asked."""
+    package = project.root / "installed"
+    about = package / "spy-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: spy\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[pydantic]\nspy = spy:plugin\n")
+    (package / "spy.py").write_text("print('the plugin is loaded')\nplugin = None\n")
+    project.write(volume(app))
+    env = {"PYTHONPATH": f"{project.env['PYTHONPATH']}:{package}"}
+    with project.started("validate", env=env) as ours:
+        assert "loaded" not in ours.process.communicate()[0]
+    with project.started("validate", env={**env, "PYDANTIC_DISABLE_PLUGINS": ""}) as allowed:
+        assert "loaded" in allowed.process.communicate()[0]

@@ -90,3 +90,23 @@ def test_a_short_command_never_looks_for_garbage(project: Project, app: str) -> 
     project.write(volume(app))
     assert at_the_end(project, "len(looks)", "plan") == "0"
     assert int(at_the_end(project, "gc.get_freeze_count()", "plan")) > 10_000
+
+
+# Prints the models that importing what `plan` needs has built.
+BUILT = """
+    from pydantic import BaseModel
+    import reconciler.cli.plan
+    from reconciler.policies import find_manifest_kinds
+    find_manifest_kinds()
+    models = [BaseModel]
+    for model in models:
+        models += model.__subclasses__()
+    print(*(m.__name__ for m in models if m.__pydantic_complete__ and m.model_fields))
+"""
+
+
+def test_models_are_built_when_they_are_first_used() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", dedent(BUILT)], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert ran.stdout.split() == [], ran.stderr

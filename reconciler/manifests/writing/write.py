@@ -23,9 +23,9 @@ _LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 # Characters written as escapes: those that `refusals.decode` refuses, byte order marks and line breaks.
-_ESCAPED = re.compile(
+_ESCAPED = (
     "[^\t\x20-\x7e\xa0-\u2027\u202a-\u202d\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
-    "\U00010000-\U0010ffff]"
+    "\U00010000-\U0010ffff]"  # not compiled here: that takes 3 ms, and few commands write YAML
 )
 
 
@@ -67,7 +67,7 @@ def comment(text: str) -> str:
 
 def in_comment(text: str) -> str:
     """Return `text` with escapes for characters that no manifest may hold."""
-    return _ESCAPED.sub(_escape, text)
+    return re.sub(_ESCAPED, _escape, text)
 
 
 def scalar(value: Any) -> str:
@@ -94,7 +94,7 @@ def quoted(value: str) -> str:
     """Return `value` in double quotes. Raises ValueError for a lone surrogate."""
     value.encode()  # refuses a lone surrogate, which no escape of YAML stands for
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
-    return f'"{_ESCAPED.sub(_escape, escaped)}"'
+    return f'"{re.sub(_ESCAPED, _escape, escaped)}"'
 
 
 def _escape(found: re.Match[str]) -> str:
