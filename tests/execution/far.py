@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.errors import Lost, Refused
 from reconciler.core.steps import Plan
@@ -30,6 +31,8 @@ class SharedTime(Time):
 
     async def run(self) -> None:
         while True:
+            for _ in range(20):  # usually enough: anyio looks only ten times a second
+                await checkpoint()
             await anyio.wait_all_tasks_blocked()
             if not self._sleeping:
                 await anyio.sleep(0.001)
