@@ -246,6 +246,18 @@ async def test_a_restart_settles_nothing_of_a_volume_that_left_the_machine(stage
     assert (restarted(stage), await owed(stage)) == (["m1", "m2"], [])
 
 
+async def test_a_machine_that_has_left_what_owes_is_not_restarted(stage: Stage) -> None:
+    """The answer to the extend tied the restart to m1, which holds nothing any more."""
+    stage.capabilities = frozenset({"machine.restart"})
+    await stage.apply(volume())
+    put_on(stage, "m1", "data")
+    await stage.apply(GROWN)
+    applied = await grow(stage, GROWN_AUTO, lambda: put_on(stage, "m2", "data"))
+    assert (outcomes(applied)[RESTART], restarted(stage)) == ("skipped", [])
+    await stage.apply(GROWN_AUTO)
+    assert (restarted(stage), await owed(stage)) == (["m2"], [])
+
+
 async def test_what_a_lost_answer_may_owe_is_settled_where_the_volume_is_seen(
     stage: Stage,
 ) -> None:

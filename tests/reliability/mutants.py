@@ -312,6 +312,7 @@ OWN: tuple[Mutant, ...] = (
         JUDGING,
         "return found if is_due else {}",
         "return found or {run.plan.steps[0].address: ()}",
+        test="tests/execution/test_owing.py::test_a_machine_that_has_left_what_owes_is_not_restarted",
     ),
     # --- machines ---
     _mutant(
@@ -444,6 +445,8 @@ OWN: tuple[Mutant, ...] = (
         PRECONDITIONS,
         "if now.complete and digest_now(expected, shown[expected.read]) != expected.digest:",
         "if False:",
+        test="tests/execution/test_doubts.py::"
+        "test_an_apply_that_does_not_wait_is_refused_when_something_moved",
     ),
     _mutant(
         "a retained object may be deleted",
