@@ -178,8 +178,8 @@ def test_a_first_apply_that_was_killed_while_it_recorded_the_platform_holds_up_o
     with runner("shop").started_apply() as dying:
         dying.until(lambda: bool(database.rows(STANDS)))
         dying.kill()
+    database.rows(GIVE_UP)  # first: who drops a trigger waits for all who write to the table
     database.rows("DROP TRIGGER still ON reconcile.objects")
-    database.rows(GIVE_UP)
     with runner("blog").started("apply", "--auto-approve") as waiting:
         waiting.until_told("waiting for the lock of the whole state: ")
         lease_over(database.url)
