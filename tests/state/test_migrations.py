@@ -260,6 +260,19 @@ async def test_a_state_that_version_5_made_of_an_older_one_gets_a_chain_for_each
     assert await another().load() == before
 
 
+async def test_a_record_whose_address_has_no_app_is_read(
+    opened: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    """A cluster's. Older programs wrote its digest as of an app called None."""
+    left_by("5-cluster", path)
+    before = await opened.load()
+    (found,) = before.records.values()
+    assert (found.address, found.id, found.serial) == (Address("PostgresCluster", "orders"), "pg_1", 2)
+    assert await opened.migrate()
+    assert await another().load() == before
+    await another().verify()
+
+
 async def test_a_state_is_not_migrated_while_an_older_program_holds_a_scope(
     opened: SqliteStore, path: Path
 ) -> None:

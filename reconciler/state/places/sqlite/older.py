@@ -153,7 +153,7 @@ def records_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[t
     """Those that are what was written. `order`: from which end they are read."""
     query = f"{_RECORDS} ORDER BY kind {order}, app {order}, name {order}, ordinal {order}"
     for kind, name, app, ordinal, serial, body, digest in connection.execute(query):
-        if _sha256(f"{kind}\n{app}\n{name}\n{ordinal}\n{serial}\n".encode() + body) == digest:
+        if _sha256(f"{kind}\n{app or None}\n{name}\n{ordinal}\n{serial}\n".encode() + body) == digest:
             yield Address(kind, name, app or None, ordinal), Body(serial, body.decode())
 
 
