@@ -8,6 +8,7 @@ best effort: without the folder everything else works.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from reconciler.core.words import counted
 from reconciler.state.durable import make_private
 from reconciler.state.store import WHOLE_STATE, State, refuse_beside_traces
 
+_SEALED = re.compile("enc-[A-Za-z0-9_-]{64,}")  # as older programs named the scopes of an encrypted state
 Ends = Mapping[str, tuple[int, str]]  # by scope: how many journal entries, and the newest one's hash
 
 
@@ -174,7 +176,8 @@ def _read(file: Path) -> Mark | None:
     try:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         ends = {scope: (int(n), str(hash)) for line in lines for scope, (n, hash) in line["ends"].items()}
-        return Mark(file, lines[0]["place"], ends)
+        readable = {scope: end for scope, end in ends.items() if not _SEALED.fullmatch(scope)}
+        return Mark(file, lines[0]["place"], readable)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
 

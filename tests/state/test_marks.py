@@ -1,5 +1,6 @@
 """Marks of what was seen of a state, where an older copy of it does not reach."""
 
+import json
 import shutil
 import stat
 from collections.abc import Callable
@@ -263,6 +264,22 @@ async def test_a_mark_tells_of_a_shared_state_that_is_gone_but_holds_no_new_one_
     with pytest.raises(StoreError, match="keeps no backups beside itself"):
         await require_backup(store)
     assert await store.create()
+
+
+@pytest.mark.parametrize("kept", ["encrypted"], indirect=True)
+async def test_scopes_that_an_older_program_sealed_by_name_count_no_more(kept: Kept) -> None:
+    """`state rekey` names them anew. The token is one that version 0.2.0 wrote."""
+    await kept.commit("shop")
+    (mark,) = kept.marks.iterdir()
+    token = "enc-cV9sWWcrDWmYX6Dy4CnE4kHfFtesP6nFJ36ovbL8us3pYumzdUwIrfDmGTs1cNxg"
+    with mark.open("a") as file:
+        file.write(json.dumps({"place": "project", "ends": {token: (5, "1d86"), "shop": (1, "")}}) + "\n")
+    assert (await kept.open().load()).lengths["shop"] == 1
+    before = kept.copy()
+    await kept.commit("shop")
+    kept.put_back(before)
+    with pytest.raises(StateOlder):
+        await kept.open().load()
 
 
 async def test_a_record_is_no_part_of_a_mark(file: Kept) -> None:
