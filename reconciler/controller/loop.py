@@ -260,6 +260,7 @@ class Controller:
             # No failure of these scopes: the first round that can begin looks at them again.
             self.statuses.note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in idle})
             self._tell("round.failed", reason=reason_of(failure))
+            await self._keep_unknown()
             return
         free = {scope for scope in self.statuses.ours if scope not in self._busy} & {*(wanted or names)}
         suspended = {scope: why for scope in free if (why := self._kept.order(scope).suspended)}
@@ -274,6 +275,15 @@ class Controller:
             await self._look_at(tasks if acts else None, loaded, healthy, names)
         if acts and wanted is None and loaded.section.mode == "apply" and ONE_AT_A_TIME not in self._busy:
             await self._begin_drills(tasks, loaded)
+
+    async def _keep_unknown(self) -> None:
+        """Where no look began: for those who ask the state, as long as that can be written."""
+        if self._loaded is None:
+            return
+        options = Options(self._loaded.state_url, read_only=True, take_signals=False)
+        with suppress(ReconcilerError):
+            async with self._open(self._loaded, options) as project:
+                await self.statuses.save(project, self._every_s)
 
     async def _scopes(self, loaded: Loaded) -> Collection[str]:
         """All scopes that are declared or recorded. Takes up what the state keeps, and which are ours."""

@@ -101,9 +101,10 @@ def test_it_tells_drift_from_what_it_could_not_see_and_sends_nothing(
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
         sandbox.clear_faults()
         assert log.status(app, "drifted") == f"Volume/{app}/data (size_gb)"
-        assert statuses(project) == {app: "drifted"}
+        log.running.until(lambda: statuses(project) == {app: "drifted"})
         project.write("kind: [", "manifests/broken.yaml")
         assert "yaml-syntax" in log.status(app, "unknown")
+        log.running.until(lambda: statuses(project) == {app: "unknown"})
         project.remove("manifests/broken.yaml")
         log.status(app, "drifted")
         log.ended()
