@@ -310,7 +310,10 @@ class Controller:
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
                 looks: Looks = {}
-                seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
+                try:
+                    seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
+                except ReconcilerError as failure:  # kept all the same, for those who ask the state
+                    seen = {scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at}
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self.statuses.save(project, self._every_s)

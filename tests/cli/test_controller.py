@@ -110,6 +110,19 @@ def test_it_tells_drift_from_what_it_could_not_see_and_sends_nothing(
     assert sandbox.mutations_of(app) == sent
 
 
+def test_what_it_could_not_see_at_all_is_kept_as_unknown(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    settings(project)
+    project.write(volume(app))
+    project.apply()
+    project.run("controller", "--once")
+    sandbox.fault("GET", f"/v1/apps/{app}/*", "status", status=401, times=None)
+    project.run("controller", "--once", code=1)
+    sandbox.clear_faults()
+    assert statuses(project) == {app: "unknown"}
+
+
 def test_one_look_tells_all_from_the_same_answers(project: Project, sandbox: Sandbox, app: str) -> None:
     settings(project)
     project.write(volume(app))
