@@ -132,6 +132,7 @@ class Controller:
                 while not self._stopped.is_set():
                     self._pause = anyio.CancelScope()
                     is_whole = await self._tick(tasks, once=once)
+                    self._hold_back_suspended()
                     if once:
                         break
                     self._send_messages(sending, whole=is_whole)
@@ -150,6 +151,12 @@ class Controller:
             self._probing.cancel()
         for stop in self._busy.values():
             stop()
+
+    def _hold_back_suspended(self) -> None:
+        """Where a person suspended a scope, no call begins in it any more; calls under way may end."""
+        for scope in [scope for scope in self._busy if self._kept.order(scope).suspended]:
+            self._busy[scope]()
+            self._busy[scope] = lambda: None  # once: each stop gives calls under way their whole time again
 
     # --- when ---
 
@@ -471,7 +478,7 @@ class Controller:
         def follow(executor: Executor) -> None:
             self._busy[scope] = executor.stop
             self._note({scope: Seen(Status.APPLYING)})
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._kept.order(scope).suspended:
                 executor.stop()
 
         applied = await run_saved(project, about, plan, (), given=given, on_executor=follow)

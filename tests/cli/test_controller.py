@@ -216,6 +216,21 @@ def looked_at(project: Project, scope: str) -> str:
     return next(str(each["last_success"]) for each in found if each["scope"] == scope)
 
 
+def test_an_apply_of_a_scope_that_people_suspend_begins_no_call_any_more(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    settings(project, "apply", "execution: {concurrency: 1}\n")
+    project.write("".join(volume(app, name) for name in ("one", "two", "three")))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=8)
+    with controlling(project) as log:
+        log.running.until(sandbox.fault_taken)
+        project.run("controller", "suspend", app, "--reason", "we look into it")
+        assert log.until("apply.ended", scope=app)["skipped"] == 2
+        assert log.status(app, "suspended") == "we look into it"
+        log.ended()
+    assert len(sandbox.volumes(app)) == 1
+
+
 def test_people_suspend_resume_and_ask_at_once(project: Project, sandbox: Sandbox, app: str) -> None:
     settings(project, "apply")
     project.write(volume(app))
