@@ -52,6 +52,17 @@ def test_files_that_are_there_stay_and_what_they_lack_is_shown(reconcile: Comman
     assert (reconcile.root / ".gitignore").read_text() == "*.log\n"
 
 
+@pytest.mark.parametrize("name", ["reconcile.yaml", "manifests/shop.yaml", ".gitignore"])
+def test_a_folder_in_the_place_of_a_file_is_an_error_that_names_it(reconcile: Command, name: str) -> None:
+    (reconcile.root / name).mkdir(parents=True)
+    assert f"{name}: Is a directory" in reconcile("start --yes", code=1).err
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error_that_names_it(reconcile: Command) -> None:
+    (reconcile.root / "manifests").write_text("")
+    assert "cannot write manifests/shop.yaml" in reconcile("start --yes", code=1).err
+
+
 def test_off_a_terminal_it_asks_nothing(reconcile: Command) -> None:
     assert "pass --yes" in reconcile("start", code=64).err
     assert list(reconcile.root.iterdir()) == []
