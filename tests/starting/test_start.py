@@ -30,6 +30,7 @@ def test_a_new_project_validates_and_fits_its_host(reconcile: Command, host: str
     ended = reconcile("start --yes")
     assert "Valid: 2 resources in 2 files, in base, prod." in ended.out
     assert "reconcile state init --env prod" in ended.out
+    assert "reconcile import --env prod APP " in ended.out
     assert (reconcile.root / FILES[host]).is_file()
     assert [name for other, name in FILES.items() if other != host and (reconcile.root / name).exists()] == []
     assert "app: shop-prod" in reconcile("build --env prod").out
