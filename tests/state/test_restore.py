@@ -1,10 +1,12 @@
 """Bringing a backup back, with all that the damaged state still proves."""
 
 import dataclasses
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -333,6 +335,18 @@ async def test_no_backup_no_restore(store: SqliteStore, another: OpenStore, path
     assert "no good backup" in damaged.value.help
     with pytest.raises(StoreError, match="no good backup"):
         await another().restore()
+
+
+async def test_on_a_full_disk_nothing_is_changed(
+    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(store)
+    await store.close()
+    path.write_bytes(b"not a database")
+    monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    with pytest.raises(StoreError, match="no space left for the state"):
+        await another().restore()
+    assert path.read_bytes() == b"not a database"
 
 
 async def test_a_restore_waits_for_no_holder(store: SqliteStore, another: OpenStore, path: Path) -> None:
