@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.places.sqlite import backups, seen
+from reconciler.state.places.sqlite.files import lock_path
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, State
 from tests.state.altering import alter, execute
@@ -347,6 +348,12 @@ async def test_on_a_full_disk_nothing_is_changed(
     with pytest.raises(StoreError, match="no space left for the state"):
         await another().restore()
     assert path.read_bytes() == b"not a database"
+
+
+async def test_where_its_lock_cannot_be_made_a_state_is_not_restored(another: OpenStore, path: Path) -> None:
+    lock_path(path).mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"cannot be read or written: .*Is a directory"):
+        await another().restore()
 
 
 async def test_a_restore_waits_for_no_holder(store: SqliteStore, another: OpenStore, path: Path) -> None:
