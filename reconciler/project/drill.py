@@ -93,7 +93,7 @@ async def run_drills(
         if cleaned is not None and cleaned.interrupted:
             return ran
         state = await project.store.load()
-        if left := _left(state):  # each drill would add one, and all of them have a price
+        if left := left_over(state):  # each drill would add one, and all of them have a price
             raise ReconcilerError(f"no drill runs while {left[0]} of an earlier one cannot be deleted")
         for drill, source, proof in due(desired, state, wanted, project.clock.now()):
             facts = proof.facts if proof is not None and not accept else None
@@ -119,12 +119,12 @@ async def clean(project: Project, desired: Desired, on_executor: OnExecutor) -> 
     if scopes := {intent.scope for intent in opened if intent.lifecycle.scratch}:
         await settle_left(project, state, lambda state: scopes)
         state = await project.store.load()
-    if not (left := _left(state)):
+    if not (left := left_over(state)):
         return None
     return await _apply(project, desired, (), left, on_executor)
 
 
-def _left(state: State) -> list[Address]:
+def left_over(state: State) -> list[Address]:
     """What drills have restored into, and not deleted."""
     return [address for address, record in state.records.items() if record.lifecycle.scratch]
 

@@ -145,6 +145,15 @@ def test_a_restore_that_is_refused_or_lost(here: Project, able: Sandbox) -> None
     here.run("drill", WEEKLY)
 
 
+def test_what_a_good_drill_could_not_delete_is_pending(here: Project, able: Sandbox) -> None:
+    ready_volume(here, able, "stuck")
+    able.fault("DELETE", "/v1/apps/stuck/volumes/*", "status", status=409)
+    ran = here.run("drill", WEEKLY, code=4)
+    assert "(weekly): passed; " in ran.out
+    assert "is still there: the next drill deletes it" in ran.out
+    here.run("drill")
+
+
 def test_an_interrupted_drill_holds_others_off_and_is_cleaned_by_the_next(tmp_path: Path) -> None:
     with serving("--clock", "manual", "--profile", "extended") as still:
         project = project_at(tmp_path, still.url)
