@@ -249,6 +249,21 @@ async def test_what_was_left_and_somebody_has_deleted_holds_up_no_drill(stage: S
     assert [str(each) for each in (await stage.store.load()).records] == [str(DATA)]
 
 
+async def test_what_was_left_a_moment_ago_and_is_not_shown_holds_drills_up_in_these_words(
+    stage: Stage,
+) -> None:
+    """Nobody has passed an approval that they could take out."""
+    address = await left(stage)
+    stage.fault(method="GET", path="/v1/apps/shop/volumes", action="status", status=200, body=[], times=1)
+    with pytest.raises(Refused) as refused:
+        await drilled(stage, VOLUME, WEEKLY)
+    assert [(each.code, each.message) for each in refused.value.diagnostics] == [
+        ("unreadable", f"cannot read `{address}`: created a moment ago, not visible yet")
+    ]
+    (ran,) = await drilled(stage, VOLUME, WEEKLY)
+    assert (ran.left, scratch(stage)) == (None, [])
+
+
 async def test_a_result_that_cannot_be_kept_leaves_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
