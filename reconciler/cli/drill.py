@@ -69,7 +69,8 @@ def _text(ran: Ran) -> str:
     result, lines = ran.result, [f"{ran.of} ({ran.drill.name}): {_why(ran)}"]
     if result is not None:
         said = "passed" if result.passed else _why(ran)
-        restored = f"restored {result.copy}, {result.shown}" if result.copy else "nothing was restored"
+        done = result.recovery_s is not None
+        restored = f"restored {result.copy}, {result.shown}" if done else "nothing was restored"
         lines = [f"{ran.of} ({ran.drill.name}): {said}; {restored}"]
         lines += [f"  {check.verdict}: {check.name}: {check.detail}" for check in result.checks]
     if ran.left is not None:

@@ -137,7 +137,9 @@ def test_a_restore_that_is_refused_or_lost(here: Project, able: Sandbox) -> None
     ready_cluster(here, "refusing")
     source = only(able.clusters("refusing"))["id"]
     able.fault("POST", f"/v1/postgres/{source}/restore", "status", status=422)
-    assert "422" in here.run("drill", WEEKLY, code=1).err
+    ran = here.run("drill", WEEKLY, code=1)
+    assert "422" in ran.err
+    assert ran.out.splitlines()[-1].endswith("; nothing was restored")
     able.fault("POST", f"/v1/postgres/{source}/restore", "drop_after")
     with able.recording() as requests:
         here.run("drill", WEEKLY, code=None)
