@@ -12,6 +12,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -196,7 +197,11 @@ class _Drill:
                 why = f"interrupted; the next drill deletes {self.address}"
                 return Ran(self.drill.address, self.source.address, why=why, left=self.address)
             if result.recovery_s is not None:
-                result, facts = await self._look(result, source, password)
+                try:
+                    result, facts = await self._look(result, source, password)
+                except anyio.get_cancelled_exc_class():
+                    project.reporter.note(f"{self.address} is still there: the next drill deletes it")
+                    raise
                 result = _judged(result, shown_at)
         await remember_result(project.store, project.actor(), self.drill, self.source.address, result, facts)
         return Ran(self.drill.address, self.source.address, result, left=await self.delete())

@@ -308,6 +308,26 @@ async def test_a_signal_after_the_last_step_begins_nothing_more(
     assert stage.line.mutations == sent
 
 
+async def test_a_signal_while_it_looks_says_what_is_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await of_volume(stage)
+
+    def looks_from_now_on(executor: Executor | None) -> None:
+        if executor is None:
+            stage.line.hangs.add("GET")
+
+    notes: list[str] = []
+    monkeypatch.setattr(stage.reporter, "note", notes.append)
+    async with anyio.create_task_group() as group:
+        wanted = [Address.parse(WEEKLY)]
+        group.start_soon(run_drills, project_of(stage), desired(stage, VOLUME), wanted, looks_from_now_on)
+        await stage.line.reached.wait()
+        group.cancel_scope.cancel()
+    (name,) = scratch(stage)
+    assert notes == [f"Volume/shop/{name} is still there: the next drill deletes it"]
+
+
 async def test_none_runs_after_one_that_cannot_be_removed(stage: Stage) -> None:
     await of_volume(stage)
     stage.fault(method="DELETE", path="/v1/apps/shop/volumes/*", action="status", status=403)
