@@ -132,3 +132,20 @@ def test_names_that_drills_give_are_reserved(manifest: str) -> None:
     found = load(["-"], root=Path(), stdin=manifest.encode)
     (problem,) = found.diagnostics
     assert (problem.code, "only restore drills give" in problem.message) == ("bad-name", True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ("  of: PostgresCluster/orders\n  max_age: 31d\n", "max_age"),
+        (
+            f'  of: PostgresCluster/orders\n{CONNECT}  checks: [{{sql: select 1, expect: "1000"}}]\n',
+            "checks.expect",
+        ),
+    ],
+)
+def test_a_value_that_is_not_shown_has_an_example(spec: str, field: str) -> None:
+    """A password may stand anywhere in the manifest, so that no message repeats a value of it."""
+    (problem,) = said(f"{cluster()}{HEAD}{spec}")
+    assert problem.help == f"`reconcile explain RestoreDrill.spec.{field}` shows an example"
+    assert [str(each) for each in problem.advice] == [f"reconcile explain RestoreDrill.spec.{field}"]
