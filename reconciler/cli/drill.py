@@ -11,7 +11,7 @@ from reconciler.cli.addresses import AddressType
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, FAILED, argument, flag, verb
+from reconciler.cli.verb import DONE, FAILED, PENDING, argument, flag, verb
 from reconciler.core.diagnostics import DRILL_FAILED, error
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address
@@ -30,7 +30,8 @@ def command(
 ) -> int:
     """Restore into a scratch object, look at it, and delete it: the given RestoreDrills, or those due now.
 
-    Nothing but the scratch object is changed. Exit 1 when a drill failed or could not be run.
+    Nothing but the scratch object is changed. Exit 1 when a drill failed or could not be run, 4 when its
+    scratch object is still there: the next run deletes it first.
     """
     if accept and not drills:
         raise click.UsageError("--accept is for the drills that are named")
@@ -49,7 +50,8 @@ def command(
     failed = [one for one in ran if not one.passed]
     problems = [error(DRILL_FAILED, f"`{one.of}`: {_why(one)}", about=(one.of,)) for one in failed]
     emit(Page(document={"drills": documents}, text=text, diagnostics=tuple(problems)))
-    return FAILED if failed else DONE
+    left = any(one.left is not None for one in ran)
+    return FAILED if failed else PENDING if left else DONE
 
 
 def _document(ran: Ran) -> dict[str, Any]:
@@ -67,7 +69,8 @@ def _text(ran: Ran) -> str:
     result, lines = ran.result, [f"{ran.of} ({ran.drill.name}): {_why(ran)}"]
     if result is not None:
         said = "passed" if result.passed else _why(ran)
-        restored = f"restored {result.copy}, {result.shown}" if result.copy else "nothing was restored"
+        done = result.recovery_s is not None
+        restored = f"restored {result.copy}, {result.shown}" if done else "nothing was restored"
         lines = [f"{ran.of} ({ran.drill.name}): {said}; {restored}"]
         lines += [f"  {check.verdict}: {check.name}: {check.detail}" for check in result.checks]
     if ran.left is not None:

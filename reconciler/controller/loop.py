@@ -39,7 +39,7 @@ from reconciler.execution.open_intents import parse_intent
 from reconciler.notify.events import Event
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import read_saved, run_saved
-from reconciler.project.drill import ONE_AT_A_TIME, due, run_drills
+from reconciler.project.drill import ONE_AT_A_TIME, due, left_over, run_drills
 from reconciler.project.looks import Seen as Looks
 from reconciler.project.looks import record_looks, see
 from reconciler.project.open import Options, Rates, open_project
@@ -401,13 +401,13 @@ class Controller:
         with suppress(ReconcilerError):  # the next look tells
             state = await self._state.load(loaded.config, loaded.state_url)
             late = self._clock.monotonic() >= self._drills_from_s and not self._stopped.is_set()
-            if late and due(loaded.desired, state, (), self._clock.now()):
+            if late and (left_over(state) or due(loaded.desired, state, (), self._clock.now())):
                 drilling = anyio.CancelScope()
                 self._busy[ONE_AT_A_TIME] = drilling.cancel
                 tasks.start_soon(self._drill, loaded, drilling)
 
     async def _drill(self, loaded: Loaded, drilling: anyio.CancelScope) -> None:
-        """Run the drills that are due: they change nothing but their own scratch objects."""
+        """Delete what earlier drills have left, and run those that are due."""
 
         def follow(executor: Executor | None) -> None:
             self._busy[ONE_AT_A_TIME] = executor.stop if executor is not None else drilling.cancel

@@ -257,6 +257,8 @@ class _Comparison:
         if (grow := resource.grow) is not None:
             most = most_gb(kind, resource.spec)
             cure = f"an apply makes it larger at {grow.at} %, up to {most} GB; or remove data"
+            if look.size_gb is not None and most is not None and look.size_gb >= most:
+                cure = f"it grows up to {most} GB: make `size_gb.max` larger, or remove data"
         full = when_full(trend, look.total_bytes or 0)
         message = f"`{address}` ({found.record.id}): {look}; {full}"
         span = resource.span("metadata", "name")

@@ -31,6 +31,7 @@ from reconciler.planning.match import Matched
 
 # A new object may be invisible to reads for a while. Source: DESIGN; platform notes.
 NOT_VISIBLE_YET = timedelta(seconds=180)
+_TOO_NEW = "created a moment ago, not visible yet"
 
 _LEFT = "left the manifests"
 
@@ -139,7 +140,10 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     if keeps and not listed:
         return not_seen(kind.unreadable)
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
-        return not_seen("created a moment ago, not visible yet")
+        if record.lifecycle.scratch:
+            help = "run it again in three minutes"
+            return refuse(error("unreadable", f"cannot read `{subject.address}`: {_TOO_NEW}", help=help))
+        return not_seen(_TOO_NEW)
     if listed and (live is None or not live.present):
         # A GET that finds nothing counts where another shows what it was restored from: the token can see it.
         seen = live is not None or not kind.read_alone or any(subject.extra.values())
@@ -325,9 +329,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Decision:
     if subject.live is not None:
         return _destroyed(kind, subject)
     if kind.hides_at_first and may_be_invisible(record, now):
-        return Decision(
-            Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
-        )
+        return Decision(Action.NOOP, _until_visible(kind, subject), reason=_TOO_NEW)
     return refuse(gone(kind, subject))
 
 

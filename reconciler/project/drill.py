@@ -12,6 +12,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -93,7 +94,7 @@ async def run_drills(
         if cleaned is not None and cleaned.interrupted:
             return ran
         state = await project.store.load()
-        if left := _left(state):  # each drill would add one, and all of them have a price
+        if left := left_over(state):  # each drill would add one, and all of them have a price
             raise ReconcilerError(f"no drill runs while {left[0]} of an earlier one cannot be deleted")
         for drill, source, proof in due(desired, state, wanted, project.clock.now()):
             facts = proof.facts if proof is not None and not accept else None
@@ -119,12 +120,12 @@ async def clean(project: Project, desired: Desired, on_executor: OnExecutor) -> 
     if scopes := {intent.scope for intent in opened if intent.lifecycle.scratch}:
         await settle_left(project, state, lambda state: scopes)
         state = await project.store.load()
-    if not (left := _left(state)):
+    if not (left := left_over(state)):
         return None
     return await _apply(project, desired, (), left, on_executor)
 
 
-def _left(state: State) -> list[Address]:
+def left_over(state: State) -> list[Address]:
     """What drills have restored into, and not deleted."""
     return [address for address, record in state.records.items() if record.lifecycle.scratch]
 
@@ -196,7 +197,11 @@ class _Drill:
                 why = f"interrupted; the next drill deletes {self.address}"
                 return Ran(self.drill.address, self.source.address, why=why, left=self.address)
             if result.recovery_s is not None:
-                result, facts = await self._look(result, source, password)
+                try:
+                    result, facts = await self._look(result, source, password)
+                except anyio.get_cancelled_exc_class():
+                    project.reporter.note(f"{self.address} is still there: the next drill deletes it")
+                    raise
                 result = _judged(result, shown_at)
         await remember_result(project.store, project.actor(), self.drill, self.source.address, result, facts)
         return Ran(self.drill.address, self.source.address, result, left=await self.delete())

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
@@ -129,7 +130,7 @@ async def gather(
         other_manifests=look_into_other_manifests(desired, records),
         siblings=siblings or Siblings(),
         approved_deletes=approved_deletes,
-        extended_gb=await _extended_gb(project, wanted),
+        extended_gb=await _extended_gb(project, wanted, records),
     )
     planner, older = Planner(request), Older(state, declared, project.capabilities)
 
@@ -185,18 +186,26 @@ async def _spent(project: Project, state: State) -> Any:
     return await spent_on(project, budgets_in(all_known(project.authority, state)))
 
 
-async def _extended_gb(project: Project, wanted: Iterable[Resource]) -> Mapping[Address, int]:
-    """How many GB extends of the last 24 hours have added to each resource that grows, or may have."""
-    grows = {str(resource.address): resource.address for resource in wanted if resource.grow is not None}
+async def _extended_gb(
+    project: Project, wanted: Iterable[Resource], records: Mapping[Address, StateRecord]
+) -> Mapping[Address, int]:
+    """How many GB extends of the last 24 hours have added to each resource that grows, or may have.
+
+    An object is known by the id in the path of the call: it may have had another address.
+    """
+    grows = [resource for resource in wanted if resource.grow is not None]
     if not grows:
         return {}
     from reconciler.approvals.spent import past_uses  # few projects have volumes that grow
 
+    recorded = ((each, records.get(each.address)) for each in grows)
+    ids = {record.id if record is not None else each.adopt_id: each.address for each, record in recorded}
     late = timedelta(seconds=project.limits.settle_s)
     since, found = project.clock.now() - _DAY, Counter[Address]()
     for use in past_uses(await project.store.journal(since=since - late), late):
-        if use.address in grows and "to_gb" in use.uses and (use.at is None or use.at >= since):
-            found[grows[use.address]] += use.uses["gb_added"]
+        if "to_gb" in use.uses and (use.at is None or use.at >= since):
+            for id in ids.keys() & map(unquote, use.path.split("/")):
+                found[ids[id]] += use.uses["gb_added"]
     return found
 
 

@@ -73,6 +73,19 @@ async def test_what_is_due_runs_in_mode_apply_only(
     assert rounds.statuses() == {app: "in-sync"}
 
 
+async def test_what_an_earlier_drill_left_is_deleted_before_the_next_one_is_due(
+    here: Project, sandbox: Sandbox, app: str
+) -> None:
+    mode(here, "apply")
+    await anyio.to_thread.run_sync(due, here, sandbox, app)
+    sandbox.fault("DELETE", f"/v1/apps/{app}/volumes/*", "status", status=409)
+    for there in (2, 1):
+        rounds = Rounds()
+        await rounds.play(4)
+        await rounds.end()
+        assert len([each for each in sandbox.volumes(app) if each["state"] == "created"]) == there
+
+
 def test_a_signal_in_a_drill_ends_it_and_the_next_drill_cleans_up(tmp_path: Path) -> None:
     with serving("--clock", "manual", "--profile", "extended") as still:
         project = project_at(tmp_path, still.url)

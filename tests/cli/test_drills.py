@@ -137,12 +137,23 @@ def test_a_restore_that_is_refused_or_lost(here: Project, able: Sandbox) -> None
     ready_cluster(here, "refusing")
     source = only(able.clusters("refusing"))["id"]
     able.fault("POST", f"/v1/postgres/{source}/restore", "status", status=422)
-    assert "422" in here.run("drill", WEEKLY, code=1).err
+    ran = here.run("drill", WEEKLY, code=1)
+    assert "422" in ran.err
+    assert ran.out.splitlines()[-1].endswith("; nothing was restored")
     able.fault("POST", f"/v1/postgres/{source}/restore", "drop_after")
     with able.recording() as requests:
         here.run("drill", WEEKLY, code=None)
     assert [method for method, _ in requests if method != "GET"] == ["POST", "DELETE"]
     here.run("drill", WEEKLY)
+
+
+def test_what_a_good_drill_could_not_delete_is_pending(here: Project, able: Sandbox) -> None:
+    ready_volume(here, able, "stuck")
+    able.fault("DELETE", "/v1/apps/stuck/volumes/*", "status", status=409)
+    ran = here.run("drill", WEEKLY, code=4)
+    assert "(weekly): passed; " in ran.out
+    assert "is still there: the next drill deletes it" in ran.out
+    here.run("drill")
 
 
 def test_an_interrupted_drill_holds_others_off_and_is_cleaned_by_the_next(tmp_path: Path) -> None:

@@ -132,3 +132,26 @@ def test_names_that_drills_give_are_reserved(manifest: str) -> None:
     found = load(["-"], root=Path(), stdin=manifest.encode)
     (problem,) = found.diagnostics
     assert (problem.code, "only restore drills give" in problem.message) == ("bad-name", True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ("  of: PostgresCluster/orders\n  max_age: 31d\n", "max_age"),
+        (
+            f'  of: PostgresCluster/orders\n{CONNECT}  checks: [{{sql: select 1, expect: "1000"}}]\n',
+            "checks.expect",
+        ),
+    ],
+)
+def test_a_value_that_is_not_shown_has_an_example(spec: str, field: str) -> None:
+    """A password may stand anywhere in the manifest, so that no message repeats a value of it."""
+    (problem,) = said(f"{cluster()}{HEAD}{spec}")
+    assert problem.help == f"`reconcile explain RestoreDrill.spec.{field}` shows an example"
+    assert [str(each) for each in problem.advice] == [f"reconcile explain RestoreDrill.spec.{field}"]
+
+
+def test_an_index_that_no_count_has_is_not_said_to_be_in_another_app() -> None:
+    (problem,) = said(f"{volume()}{HEAD}  of: Volume/shop/data[1]\n")
+    assert problem.message == "no manifest declares Volume/shop/data[1]"
+    assert problem.help == "correct the name, or write a manifest for it"

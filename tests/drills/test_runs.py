@@ -249,6 +249,21 @@ async def test_what_was_left_and_somebody_has_deleted_holds_up_no_drill(stage: S
     assert [str(each) for each in (await stage.store.load()).records] == [str(DATA)]
 
 
+async def test_what_was_left_a_moment_ago_and_is_not_shown_holds_drills_up_in_these_words(
+    stage: Stage,
+) -> None:
+    """Nobody has passed an approval that they could take out."""
+    address = await left(stage)
+    stage.fault(method="GET", path="/v1/apps/shop/volumes", action="status", status=200, body=[], times=1)
+    with pytest.raises(Refused) as refused:
+        await drilled(stage, VOLUME, WEEKLY)
+    assert [(each.code, each.message) for each in refused.value.diagnostics] == [
+        ("unreadable", f"cannot read `{address}`: created a moment ago, not visible yet")
+    ]
+    (ran,) = await drilled(stage, VOLUME, WEEKLY)
+    assert (ran.left, scratch(stage)) == (None, [])
+
+
 async def test_a_result_that_cannot_be_kept_leaves_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +306,26 @@ async def test_a_signal_after_the_last_step_begins_nothing_more(
     found = desired(stage, VOLUME)
     await run_drills(project_of(stage), found, [Address.parse(WEEKLY)], signalled_at_its_end)
     assert stage.line.mutations == sent
+
+
+async def test_a_signal_while_it_looks_says_what_is_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await of_volume(stage)
+
+    def looks_from_now_on(executor: Executor | None) -> None:
+        if executor is None:
+            stage.line.hangs.add("GET")
+
+    notes: list[str] = []
+    monkeypatch.setattr(stage.reporter, "note", notes.append)
+    async with anyio.create_task_group() as group:
+        wanted = [Address.parse(WEEKLY)]
+        group.start_soon(run_drills, project_of(stage), desired(stage, VOLUME), wanted, looks_from_now_on)
+        await stage.line.reached.wait()
+        group.cancel_scope.cancel()
+    (name,) = scratch(stage)
+    assert notes == [f"Volume/shop/{name} is still there: the next drill deletes it"]
 
 
 async def test_none_runs_after_one_that_cannot_be_removed(stage: Stage) -> None:

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.core.model import Action
+from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
+from reconciler.project.records import move
 from tests.execution.stage import Stage, left_open, plan, volume
 
 DAY_S = 86_400
@@ -77,6 +78,18 @@ async def test_what_a_person_extends_counts_for_the_day_and_what_is_created_does
     await stage.apply(growing(most_gb_per_day=5).replace("min: 10", "min: 14"))
     fill(stage)
     assert extends(await plan(stage, growing(most_gb_per_day=5))) == [(14, 15)]
+
+
+async def test_another_name_does_not_begin_the_day_anew(stage: Stage) -> None:
+    manifests = growing(most_gb_per_day=3)
+    await stage.apply(manifests)
+    fill(stage)
+    assert await grown(stage, manifests) == 12
+    logs = Address.parse("Volume/shop/logs")
+    await move(stage.store, Address.parse("Volume/shop/data"), logs, stage.project().actor())
+    fill(stage)
+    renamed = manifests.replace("name: data", "name: logs").replace("{region", "{name: data, region")
+    assert await grown(stage, renamed) == 13
 
 
 async def test_it_does_not_grow_again_before_the_owed_restart(stage: Stage) -> None:

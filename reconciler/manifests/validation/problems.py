@@ -10,6 +10,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error, hide, warning
 from reconciler.core.model import Path
 from reconciler.core.words import did_you_mean
@@ -226,7 +227,10 @@ def _explain(
             return error("bad-name", message, span, help=help)
         return error("invalid-value", f"{name} is not valid", span, help=help)
     if document.private:
-        return error("invalid-value", f"{name} is not valid", span)
+        field = ".".join(part for part in path if isinstance(part, str))
+        explain = command("explain", f"{document.value['kind']}.{field}")
+        help = f"`{explain}` shows an example"
+        return error("invalid-value", f"{name} is not valid", span, help=help, advice=(explain,))
     reason = str(context["error"]) if kind == "value_error" else _lower(first["msg"])
     return error("invalid-value", f"{name}: {reason}", span)
 

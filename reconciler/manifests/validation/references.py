@@ -104,7 +104,9 @@ def _help(wanted: Address, referring: Address, resources: Collection[Address]) -
     in_other_apps = [
         address
         for address in resources
-        if (address.kind, address.name) == (wanted.kind, wanted.name) and not address.ordinal
+        if (address.kind, address.name) == (wanted.kind, wanted.name)
+        and address.app != wanted.app
+        and not address.ordinal
     ]
     if len(in_other_apps) == 1:
         return (

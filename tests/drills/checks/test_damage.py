@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
 from reconciler.drills.checks.model import Facts
@@ -177,3 +178,12 @@ async def test_what_the_deadline_leaves_no_time_for_is_not_verified(restored: Re
     ]
     assert {"sql 1", "rows", "databases", "sequences", "amcheck"} <= names(looked, "could not verify")
     assert names(await restored.look(deadline_s=0), "failed") == {"reachable"}
+
+
+async def test_the_driver_writes_nothing_of_its_own_when_a_signal_cuts_a_look_off(
+    restored: Restored, caplog: pytest.LogCaptureFixture
+) -> None:
+    sleeping = Check(sql="SELECT count(*) FROM pg_sleep(60)", expect="= 1")
+    with anyio.move_on_after(2) as scope:
+        await restored.look(checks=(sleeping,))
+    assert (scope.cancelled_caught, caplog.messages) == (True, [])

@@ -3,6 +3,7 @@
 What a transaction needs it sets for itself: a pooler may give each of them another session.
 """
 
+import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +15,8 @@ import psycopg
 
 from reconciler.drills.checks.model import Place
 from reconciler.drills.checks.verdicts import Found
+
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its warnings would go to stderr as they are
 
 _STATEMENT_S = 60
 _GRACE_S = 2  # in which the server says that a statement took too long
