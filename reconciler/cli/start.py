@@ -7,6 +7,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.manifests import validate
+from reconciler.cli.signals import blocking
 from reconciler.cli.verb import verb
 from reconciler.core.context import BASE
 from reconciler.project.sections import ENVIRONMENT, check_address
@@ -33,9 +34,10 @@ def start(auto_approve: bool) -> int:
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --yes to take the suggestions")
-        asked = zip(_QUESTIONS, answers, strict=True)
-        answers = Answers(*(click.prompt(question, suggested) for question, suggested in asked))
-        host = click.prompt("CI service", host, type=click.Choice(["github", "gitlab", "cron"]))
+        asked, hosts = zip(_QUESTIONS, answers, strict=True), click.Choice(["github", "gitlab", "cron"])
+        with blocking():  # which `input` to standard output would not heed
+            answers = Answers(*(click.prompt(question, suggested, err=True) for question, suggested in asked))
+            host = click.prompt("CI service", host, type=hosts, err=True)
     check_address(answers.base_url)
     for name in answers[1:]:
         if not ENVIRONMENT.fullmatch(name) or name == BASE:

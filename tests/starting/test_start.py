@@ -83,6 +83,11 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
     assert (tmp_path / ".gitlab-ci.yml").is_file()
 
 
+def test_one_interrupt_ends_the_questions_and_nothing_is_written(tmp_path: Path) -> None:
+    code, _ = on_a_terminal(Project(tmp_path, {}), "start", answers={b"Address of the platform": b"\x03"})
+    assert (code, list(tmp_path.iterdir())) == (130, [])
+
+
 def test_a_name_that_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     answers = {b"Address": b"\n", b"App of": b"Not a name\n", b"Name of": b"\n", b"CI service": b"\n"}
     code, shown = on_a_terminal(Project(tmp_path, {}), "start", answers=answers)
