@@ -55,7 +55,8 @@ def certified(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
     new = ("openssl", "req", "-x509", *curve, "-nodes", "-days", "2")
     own = ("-addext", f"subjectAltName=DNS:{name}", "-addext", "basicConstraints=critical,CA:FALSE")
     signed = ("-CA", authority, "-CAkey", authority_key)
-    _run(*new, "-subj", "/CN=authority", "-keyout", authority_key, "-out", authority)
+    use = ("-addext", "keyUsage=critical,keyCertSign")  # Python 3.13 asks for it
+    _run(*new, "-subj", "/CN=authority", *use, "-keyout", authority_key, "-out", authority)
     _run(*new, "-subj", f"/CN={name}", *own, *signed, "-keyout", key, "-out", certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
