@@ -243,7 +243,7 @@ class Most(Spec):
     restarts: int | None = Describe(None, ge=0, description="Restarts that an extend left owed.")
     creates: int | None = Describe(None, ge=0, description="Objects created.")
     calls: int | None = Describe(None, ge=0, description="Calls that change something.", examples=[500])
-    drills: int | None = Describe(None, ge=0, description="Restore drills; nothing counts as one yet.")
+    drills: int | None = Describe(None, ge=0, description="Restores of drills.")
 
 
 class BudgetSpec(Spec):

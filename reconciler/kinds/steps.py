@@ -77,7 +77,8 @@ def create(
     `accepts`: refusals that mean success. `size_gb`: of the new object; None if nobody knows it yet.
     """
     if id_path is not None:
-        options["uses"] = {"creates": 1, **({"gb_added": size_gb} if size_gb != 0 else {})}
+        drills = {"drills": 1} if subject.lifecycle.scratch else {}
+        options["uses"] = {"creates": 1, **drills, **({"gb_added": size_gb} if size_gb != 0 else {})}
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
     return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **options)
 

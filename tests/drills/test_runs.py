@@ -15,6 +15,7 @@ from reconciler.core.errors import Locked, ReconcilerError, Refused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.drift.find import find_drift
 from reconciler.drills.results import proofs
+from reconciler.execution.decisions import MADE, remember
 from reconciler.execution.executor import Executor
 from reconciler.kinds import find_kinds
 from reconciler.project.drill import ONE_AT_A_TIME, run_drills
@@ -498,6 +499,17 @@ async def test_a_guardrail_that_forbids_its_restore_is_told(stage: Stage, tmp_pa
     assert ran.result is None
     assert "nothing new" in ran.why
     assert stage.line.mutations == []
+
+
+async def test_a_budget_counts_drills(stage: Stage, tmp_path: Path) -> None:
+    await of_volume(stage)
+    long_ago = (stage.time.now() - timedelta(days=2)).isoformat()
+    await remember(stage.store, stage.project().actor(), MADE, lambda known: {"at": long_ago})
+    budget = limit(tmp_path, {"window": "24h", "most": {"drills": 1}}, kind="Budget")
+    for mutations, told in ((["POST", "DELETE"], ""), ([], "`drills: 1`")):
+        stage.line.sent.clear()
+        (ran,) = await drilled(stage, VOLUME, WEEKLY, project=project_of(stage, Authority(Said((budget,)))))
+        assert (stage.line.mutations, told in ran.why) == (mutations, True)
 
 
 async def test_one_runs_at_a_time(stage: Stage) -> None:
