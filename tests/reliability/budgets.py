@@ -2,7 +2,7 @@
 
 Runners apply parts of three apps: by target, by saved plan, two at once, with lost answers, refusals and
 deaths before and after a call. The platform's side is watched: in no window may more than the budget have
-taken effect, or have been sent and perhaps done so.
+taken effect, or have been sent and perhaps done so, as far as anybody knew.
 
 The state is in memory; with `--state sqlite:`, `postgresql:` or `s3:` in a file or on a server of its own.
 """
@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 from asyncio import current_task
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -62,11 +62,12 @@ FAULTS = ("lost_before", "lost_after", "error_after", "refused", "dies_before", 
 
 @dataclass
 class Effect:
-    """What one call did, or perhaps did. `call`: run and step that sent it."""
+    """What one call did, or perhaps did. `call`: run and step that sent it. `lost`: it had no effect."""
 
     at: datetime
     uses: Mapping[str, int]
     call: tuple[str, str]
+    lost: bool = False
 
 
 @dataclass
@@ -229,6 +230,7 @@ class World:
         )
         self._place = place or Memory(known_as("lineage-1", bytes(32), self.time))
         self.effects: list[Effect] = []
+        self.settled: dict[tuple[str, str], list[datetime]] = defaultdict(list)  # as without effect
         self.tally: Counter[str] = Counter()
         self.wanted: dict[tuple[str, str], int] = {}
         self.saved: list[tuple[Desired, Plan]] = []
@@ -257,7 +259,7 @@ class World:
             "gb_added": grown,
             "calls": 1 if sent_only or answer.status < 400 else 0,
         }
-        self.effects.append(Effect(self.time.now(), uses, call))
+        self.effects.append(Effect(self.time.now(), uses, call, lost=sent_only))
         return Answer(answer.status, answer.headers, answer.body) if not sent_only else Answer(0, {}, b"")
 
     def _sizes(self) -> dict[str, int]:
@@ -268,16 +270,20 @@ class World:
     def violations(self) -> Iterator[str]:
         """Each line of the budget that some window goes over."""
         for line, most in self.most.items():
-            for first in self.effects:
+            for last in self.effects:
                 calls, total = set[tuple[str, str]](), 0
                 for effect in self.effects:
-                    if first.at <= effect.at < first.at + self.window:
+                    if last.at - self.window < effect.at <= last.at and not self._is_void(effect, last.at):
                         again = line == "calls" and effect.call in calls
                         total += 0 if again else effect.uses[line]
                         calls |= {effect.call} if effect.uses[line] else set()
                 if total > most:
-                    yield f"{line}: {total} of {most} within {self.window} of {first.at:%d %H:%M:%S}"
+                    yield f"{line}: {total} of {most} within {self.window} before {last.at:%d %H:%M:%S}"
                     break
+
+    def _is_void(self, effect: Effect, at: datetime) -> bool:
+        """Whether it was known at that time that a lost call had had no effect."""
+        return effect.lost and any(effect.at <= settled <= at for settled in self.settled[effect.call])
 
     # --- what people do ---
 
@@ -380,6 +386,11 @@ class World:
                 for _ in range(self.rng.choice((0, 1, 1, 2))):
                     group.start_soon(self.run, unlucky)
             await self.time.sleep(self.rng.random() * 0.4 * self.window.total_seconds())
+        store = self._place.open()
+        for _, entry in await store.journal():
+            if entry.event is Event.SETTLED and entry.data.get("landed") is False:
+                self.settled[entry.run, entry.step].append(entry.at)
+        await store.close()
 
 
 class Anything(frozenset[str]):
