@@ -72,8 +72,8 @@ class InForce(Struct, frozen=True):
             yield warning(
                 RULES_LOOSENED,
                 f"{rule.described} ({rule.terms}) is gone or weaker now; it still counts in this run",
-                help="if this is wanted, do nothing: it ends with the next apply that goes through; if not, "
-                "put it back where it was",
+                help="if this is wanted, apply without the changes that it holds back: it ends with an apply "
+                "that goes through; if not, put it back where it was",
             )
 
 

@@ -69,8 +69,8 @@ def command(
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
     known = {word for item in plan.diagnostics for each in item.advice for word in each.words}
-    known.update(str(change.address) for change in plan.changes)
-    if unknown := [name for name in overrides if name not in known]:
+    addresses = {str(change.address) for change in plan.changes}
+    if unknown := [name for name in overrides if name not in known | addresses]:
         raise click.UsageError(f"--override: this plan does not ask to override a guardrail `{unknown[0]}`")
     if chosen.env:
         refuse_other_environment(chosen.env, plan)
@@ -103,6 +103,7 @@ def command(
         next_step = f"{counted(left, 'more approval')} of other people {'is' if left == 1 else 'are'} needed"
     else:
         files = [word for file in (*others, target) for word in ("--approval", file)]
+        files += [word for name in overrides if name in addresses for word in ("--now", name)]
         made_from = [os.path.relpath(config.root / path) for path in plan.manifests.paths]
         files += [f"--ref={plan.manifests.ref}"] if plan.manifests.ref else []
         files += ["--", *made_from] if made_from else []

@@ -17,7 +17,7 @@ _NEXT = """
 Next:
   export RECONCILE_TOKEN=…                     of the platform; to plan, one that can only read will do
   reconcile doctor --env {0}
-  reconcile import --env {0}                   manifests of what runs already
+  reconcile import --env {0} APP               manifests of what runs already in APP
   reconcile state init --env {0}               once, by hand: a lost state comes back from a backup
   reconcile plan --env {0}
 To try things first, on an emulated platform: reconcile demo, in an empty folder."""

@@ -12,7 +12,7 @@ from reconciler.core.words import counted
 from reconciler.project.history import find_history, find_run
 from reconciler.project.project import Project
 from reconciler.project.undo import Undo, plan_undo
-from reconciler.reports.escape import page_text
+from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.report import Page
 from reconciler.state.runs import PastRun
 
@@ -63,10 +63,12 @@ def _lines(past: PastRun, undo: Undo) -> Iterator[str]:
     going = [item for item in undo.fields if not item.why]
     yield f"run {past.id}: {counted(len(going), 'field')} can go back"
     for item in going:
-        yield f"  {item.address}  {item.field}: {item.now} -> {item.before}"
+        yield f"  {item.address}  {item.field}: {in_json(item.now)} -> {in_json(item.before)}"
     for call in _calls(undo):
         yield f"      {call.method} {call.path}"
-    staying = [(f"{item.address}  {item.field}: {item.now}", item.why) for item in undo.fields if item.why]
+    staying = [
+        (f"{item.address}  {item.field}: {in_json(item.now)}", item.why) for item in undo.fields if item.why
+    ]
     for what, why in [*staying, *undo.stays]:
         yield f"  stays: {what}"
         yield f"      {why}"

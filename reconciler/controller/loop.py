@@ -132,6 +132,7 @@ class Controller:
                 while not self._stopped.is_set():
                     self._pause = anyio.CancelScope()
                     is_whole = await self._tick(tasks, once=once)
+                    self._hold_back_suspended()
                     if once:
                         break
                     self._send_messages(sending, whole=is_whole)
@@ -150,6 +151,12 @@ class Controller:
             self._probing.cancel()
         for stop in self._busy.values():
             stop()
+
+    def _hold_back_suspended(self) -> None:
+        """Where a person suspended a scope, no call begins in it any more; calls under way may end."""
+        for scope in [scope for scope in self._busy if self._kept.order(scope).suspended]:
+            self._busy[scope]()
+            self._busy[scope] = lambda: None  # once: each stop gives calls under way their whole time again
 
     # --- when ---
 
@@ -320,7 +327,10 @@ class Controller:
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
                 looks: Looks = {}
-                seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
+                try:
+                    seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
+                except ReconcilerError as failure:  # kept all the same, for those who ask the state
+                    seen = {scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at}
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self.statuses.save(project, self._every_s)
@@ -478,7 +488,7 @@ class Controller:
         def follow(executor: Executor) -> None:
             self._busy[scope] = executor.stop
             self._note({scope: Seen(Status.APPLYING)})
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._kept.order(scope).suspended:
                 executor.stop()
 
         applied = await run_saved(project, about, plan, (), given=given, on_executor=follow)

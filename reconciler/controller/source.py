@@ -188,7 +188,7 @@ def is_path(url: str) -> bool:
 
 def _rewritten(branch: str, before: str, tip: str) -> Refused:
     accept = command("controller", "accept", tip)
-    message = f"{branch} is {tip[:12]} now, which does not follow {before[:12]}"
+    message = f"{branch} is {tip} now, which does not follow {before[:12]}"  # all of what `accept` takes
     help = f"find out who rewrote it; if that is right: `{accept}`"
     problem = error("source-rewritten", message, help=help, advice=(accept,))
     return Refused("the source was rewritten; the commit before stays in use", [problem])

@@ -10,7 +10,8 @@ def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
     """The first time of `opens` in `zone` that is later than `at`, in UTC; None: there is none in 50 years.
 
     A time that the change to summer time skips is the first minute after it. A time that comes twice in the
-    change back counts once, the first time. Raises ValueError for a wrong expression, and ExtraMissing.
+    change back counts once, the first time. Neither is true where the minute or the hour begins with `*`.
+    Raises ValueError for a wrong expression, and ExtraMissing.
     """
     try:
         from cronsim import CronSim, CronSimError

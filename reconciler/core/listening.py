@@ -57,7 +57,7 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
         except (OSError, OverflowError) as error:
             raise ReconcilerError(
                 f"cannot listen on {host} port {port}: {getattr(error, 'strerror', error)}",
-                help="choose another port with --port; 0 picks a free one",
+                help="choose another port; 0 picks a free one",
             ) from error
         address, number = listener.getsockname()[:2]
         yield listener, f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"

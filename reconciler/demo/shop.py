@@ -18,7 +18,9 @@ from reconciler.core.extras import require_extra
 from reconciler.core.reporter import Reporter
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.project.embedded import SANDBOX_CLOCK, SANDBOX_SETTLE_S, control
-from reconciler.project.settings import PRIVATE
+from reconciler.project.sections import Settings
+from reconciler.project.settings import PRIVATE, ProjectSettings
+from reconciler.project.store import Opening, open_state
 from reconciler.sandbox.lock import Running, running_at
 from reconciler.services.transport import HttpTransport
 
@@ -68,6 +70,7 @@ async def start(folder: Path, variables: Mapping[str, str], port: int, reporter:
     written = _demo_settings(folder)
     if written is None:
         _refuse_other_files(folder)
+        await _refuse_another_state(folder, variables)
     url = _start_platform(folder, port if written is None else int(written[2]))
     if written is None:
         for name, text in {**_FILES, SETTINGS_FILE: _SETTINGS.replace("URL", url)}.items():
@@ -132,6 +135,19 @@ def _refuse_other_files(folder: Path) -> None:
         file = folder / name
         if file.exists() and file.read_bytes() != text.encode():
             raise ReconcilerError(f"{name} is there already", help="run `reconcile demo` in an empty folder")
+
+
+async def _refuse_another_state(folder: Path, variables: Mapping[str, str]) -> None:
+    """Raises ReconcilerError where a state is, or was, in the place of the demo's."""
+    config = ProjectSettings(Settings(), folder, variables=variables)
+    async with open_state(config, Opening(read_only=True)) as store:
+        state = await store.load()
+    if state.lineage or state.traces:
+        marks = f"; or move away {', '.join(state.traces)}" if state.traces else ""
+        raise ReconcilerError(
+            "this folder holds the state of a project, or held one",
+            help=f"run `reconcile demo` in a new folder{marks}",
+        )
 
 
 def _running(folder: Path) -> Running | None:

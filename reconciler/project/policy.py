@@ -75,7 +75,8 @@ def verdicts_of(limits: Iterable[Limit], judged: Judgement) -> Mapping[str, Verd
 
 async def try_case(file: Path, name: str, limits: Sequence[Limit]) -> Tried:
     """Judge the plan of a case. Raises ManifestError for a case that is not valid. `name`: for messages."""
-    case = _read_case(read_file(file), name, [limit.name for limit in limits])
+    rules = [limit.name for limit in limits if limit.kind == "Guardrail"]  # a case holds no budget or window
+    case = _read_case(read_file(file), name, rules)
     if case.plan is not None:
         judged = judge_rules(limits, load_saved(read_file(file.parent / case.plan)).plan, {}, {})
     else:

@@ -207,6 +207,7 @@ async def move(store: Store, source: Address, target: Address, actor: Actor) -> 
     async with actor.leased(store, scopes) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
+        _require_no_open_call(state, {move.source for move in moves} | {move.target for move in moves})
         put = moved_records(find_kinds(), moves, state.records)
         parts = Parts()
         for move in moves:
@@ -263,8 +264,12 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
             help=f"find out which one is right, and drop the other record: `{ways[0]}` or `{ways[1]}`",
             advice=ways,
         )
+
+
+def _require_no_open_call(state: State, addresses: Collection[Address]) -> None:
+    """Raises ReconcilerError where a call is open. Under the lease: that of a run at work is not unknown."""
     for opened in state.open_intents:
-        if opened.address in (source, target):
+        if opened.address in addresses:
             plan = command("plan")
             raise ReconcilerError(
                 f"`{opened.address}` has a call with an unknown outcome",

@@ -165,12 +165,17 @@ def project_root(start: Path) -> Path:
     """
     try:
         return next(
-            (folder for folder in (start, *start.parents) if (folder / SETTINGS_FILE).is_file()), start
+            (folder for folder in (start, *start.parents) if _is_there(folder / SETTINGS_FILE)), start
         )
     except OSError as failure:  # to go on without settings that are there would mean another state
         raise ReconcilerError(
             f"cannot look for {SETTINGS_FILE}: {failure.strerror}: {failure.filename}"
         ) from failure
+
+
+def _is_there(file: Path) -> bool:
+    """Whether anything is there, such as a link that leads nowhere."""
+    return file.is_symlink() or file.exists()
 
 
 def find_settings(
@@ -243,6 +248,8 @@ def read_settings(file: Path) -> Settings:
     """The settings of a file; the defaults where there is none. Raises ManifestError and ReconcilerError."""
     try:
         data = file.read_bytes() if file.is_file() else None
+        if data is None and _is_there(file):
+            raise ReconcilerError(f"{file} is not a file", help="put the settings there, or remove it")
     except OSError as failure:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
     try:

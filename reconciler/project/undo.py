@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.manifests.writing.rewrite import Edit, with_value
@@ -31,10 +31,17 @@ _STAYS = {
 ALIKE = {"fork": "create", "restore": "create", "provision": "create", "unset": "set"}
 
 
+_Object = tuple[str, str, str]  # kind, scope and id
+
+
 class Taken(Struct, frozen=True):
-    """A field that the run changed: from `before` to `now`. `why`: why it stays; "" where it can go back."""
+    """A field that the run changed: from `before` to `now`. `why`: why it stays; "" where it can go back.
+
+    `address`: of the object now; `called`: in the run, before it was renamed.
+    """
 
     address: Address
+    called: Address
     field: str
     before: Any
     now: Any
@@ -55,7 +62,7 @@ class Undo(Struct, frozen=True):
 async def plan_undo(project: Project, desired: Desired, run: PastRun, later: Sequence[PastRun]) -> Undo:
     """Plan the way back from `run`. `later`: the runs after it, oldest first. Sends nothing but GET."""
     state = await project.store.load()
-    now = {str(address): record.applied for address, record in state.records.items()}
+    now = {_object(record.address, record.scope, record.id): record for record in state.records.values()}
     found = [
         field if field.address in desired.by_address else replace(field, why="no manifest declares it now")
         for field in _changed(run, later, now)
@@ -65,30 +72,41 @@ async def plan_undo(project: Project, desired: Desired, run: PastRun, later: Seq
         found = [await _alone(project, desired, field) for field in found]
         going = [field for field in found if not field.why]
         plan = await _planned(project, desired, going)
-    return Undo(found, list(_stays(run, {field.address for field in found})), plan)
+    return Undo(found, list(_stays(run, {field.called for field in found})), plan)
 
 
-def _changed(run: PastRun, later: Sequence[PastRun], now: Mapping[str, Mapping[str, Any]]) -> Iterator[Taken]:
+def _changed(run: PastRun, later: Sequence[PastRun], now: Mapping[_Object, StateRecord]) -> Iterator[Taken]:
     """The fields of manifests that the run changed. What another run changed after it stays as it is now."""
-    kinds, begun, seen_later = find_kinds(), _records(run), [_records(one) for one in later]
-    for address in dict.fromkeys(call.address for call in run.calls if call.outcome == "done"):
-        before = begun.get(str(address))
-        if address is None or before is None:
+    kinds, seen_later = find_kinds(), [dict(_records(one).values()) for one in later]
+    begun = _records(run)
+    for called in dict.fromkeys(call.address for call in run.calls if call.outcome == "done"):
+        if called is None or str(called) not in begun:
             continue
-        current = now.get(str(address), {})
-        after = next((seen[str(address)] for seen in seen_later if str(address) in seen), current)
-        for name in kinds[address.kind].Spec.model_fields:
+        key, before = begun[str(called)]
+        if key not in now:
+            continue
+        current = now[key]
+        after = next((seen[key] for seen in seen_later if key in seen), current.applied)
+        for name in kinds[called.kind].Spec.model_fields:
             old, new = before.get(name), after.get(name)
             if old in (None, "", new):  # a value that was not known then was not changed by the run
                 continue
-            why = "another run changed it again" if current.get(name) != new else ""
-            yield Taken(address, name, old, new, why)
+            why = "another run changed it again" if current.applied.get(name) != new else ""
+            yield Taken(current.address, called, name, old, new, why)
 
 
-def _records(run: PastRun) -> Mapping[str, Mapping[str, Any]]:
-    """What was applied to each object when the run began, by address."""
+def _object(address: Address, scope: str, id: str) -> _Object:
+    """Names an object by what a rename leaves as it is."""
+    return address.kind, scope, id
+
+
+def _records(run: PastRun) -> Mapping[str, tuple[_Object, Mapping[str, Any]]]:
+    """By address, the recorded objects when the run began, and what was applied to each."""
     records: Mapping[str, Any] = run.observed.get("records", {})
-    return {address: record["applied"] for address, record in records.items()}
+    return {
+        address: (_object(Address.parse(address), record["scope"], record["id"]), record["applied"])
+        for address, record in records.items()
+    }
 
 
 def _stays(run: PastRun, with_fields: set[Address]) -> Iterator[tuple[str, str]]:
@@ -103,7 +121,7 @@ def _stays(run: PastRun, with_fields: set[Address]) -> Iterator[tuple[str, str]]
         elif reason is not None:
             yield call.step, reason
         elif call.address not in with_fields:
-            yield call.step, "nothing tells what was there before"
+            yield call.step, "its object is not recorded now, or nothing tells what was there before"
 
 
 async def _planned(project: Project, desired: Desired, fields: Sequence[Taken]) -> Plan | None:

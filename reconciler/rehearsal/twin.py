@@ -77,6 +77,7 @@ class Timeline(asyncio.SelectorEventLoop):
         self._begin = begin
         self._waiting = _NoFiles()
         super().__init__(self._waiting)
+        self._clock_resolution = TICK_S / 10  # the usual 1 ns is lost in the rounding after 194 days
         self._numbers = itertools.count()
         self.set_task_factory(self._make_task)
 

@@ -60,13 +60,15 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def _opened(db: Path, flags: int) -> int:
-    """A descriptor of the lock. Raises ReconcilerError for a link, which leads to another file."""
+    """A descriptor of the lock. Raises FileNotFoundError, and ReconcilerError, also for a link."""
     path = db.with_name(f"{db.name}.lock")
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise
     except OSError as failure:
         if failure.errno != errno.ELOOP:
-            raise
+            raise ReconcilerError(f"cannot open {path}: {failure.strerror}") from failure
         raise ReconcilerError(
             f"{path} is a symbolic link", help="remove it, or name another database"
         ) from None

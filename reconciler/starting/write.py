@@ -1,5 +1,6 @@
 """Writes a new project into a folder. A file that is there stays as it is."""
 
+import os
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from reconciler.core.context import program_version
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
+from reconciler.project.files import read_file, write_new
 
 _HOSTS = {
     "github": ".github/workflows/reconcile.yaml",
@@ -94,16 +96,13 @@ def write_project(folder: Path, answers: Answers, host: str) -> Iterator[Written
 
 def _write(folder: Path, name: str, text: str) -> Written:
     path = folder / name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        there = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    if os.path.lexists(path):
+        there = read_file(path).decode(errors="replace").splitlines()
         lines = text.splitlines() if name.endswith(("CODEOWNERS", ".gitignore")) else ()
         return Written(name, kept=True, lacks="\n".join(line for line in lines if line not in there))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
         raise ReconcilerError(f"cannot write {name}: {failure.strerror}") from failure
-    if name == _HOSTS["cron"]:
-        path.chmod(0o755)
+    write_new(path, text.encode(), mode=0o755 if name == _HOSTS["cron"] else None)
     return Written(name)

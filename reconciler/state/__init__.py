@@ -90,6 +90,8 @@ def open_store(
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     path = (root / rest).resolve()
+    if not path.name:
+        raise _no_backend(scheme, "")
     store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only)
     seen = Marks(marks, str(path), tell, read_only=read_only) if marks is not None else None
     return Spooling(store, spool_path(path), clock, marks=seen)

@@ -245,6 +245,7 @@ def test_no_verb_and_no_log_tells_a_secret(case: str, places: Places, project: P
         ("hunter2:ann@db/state", "the state's URL does not begin with a scheme", "backends are sqlite:PATH"),
         ("state.db", "the state's URL does not begin with a scheme", "backends are sqlite:PATH"),
         ("sqlite:", "the state's URL has no path", "backends are sqlite:PATH"),
+        ("sqlite:/", "the state's URL has no path", "backends are sqlite:PATH"),
         (
             "postgresql:/ann:hunter2@db/state",
             "the state's URL is not one of PostgreSQL",

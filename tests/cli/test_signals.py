@@ -198,6 +198,19 @@ def test_with_a_lock_timeout_the_second_apply_waits_its_turn(
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
 
 
+def test_a_record_that_a_run_works_on_is_locked_and_moves_once_it_is_done(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
+    move = ("state", "mv", f"Volume/{app}/data", f"Volume/{app}/files")
+    applied.write(volume(app, spec="region: ams, size_gb: 20"))
+    sandbox.fault("PUT", f"/v1/apps/{app}/*", "delay", delay_s=3)
+    with applied.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        assert "has been locked by" in applied.run(*move, code=5).err
+        applied.run(*move, "--lock-timeout", "30")
+        assert running.ended().code == 0
+
+
 def test_another_app_is_applied_side_by_side(project: Project, sandbox: Sandbox, app: str) -> None:
     other = sandbox.app(f"{app}-other")
     project.write(volume(app), "one/main.yaml")

@@ -1,6 +1,8 @@
 """`reconcile demo`: one line to begin, one to end, and troubles between them."""
 
+import shutil
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -43,6 +45,20 @@ def test_no_file_of_anybody_else_is_replaced(reconcile: Command, name: str, text
     assert "in an empty folder" in reconcile("demo", code=1).err
     assert file.read_text() == text
     assert not (reconcile.root / ".demo").exists()
+
+
+def test_where_a_state_was_nothing_is_begun(reconcile: Command) -> None:
+    reconcile("demo")
+    reconcile("demo stop")
+    for path in (".demo", ".reconcile", "manifests"):
+        shutil.rmtree(reconcile.root / path)
+    for file in reconcile.root.iterdir():
+        file.unlink()
+    told = reconcile("demo", code=1).err
+    assert "run `reconcile demo` in a new folder; or move away" in told
+    assert list(reconcile.root.iterdir()) == []
+    Path(told.rpartition("move away ")[2].strip()).unlink()
+    reconcile("demo")
 
 
 def test_a_trouble_needs_a_demo_and_a_name(reconcile: Command) -> None:

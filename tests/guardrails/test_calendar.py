@@ -132,6 +132,12 @@ def test_over_the_change_to_winter_time_a_window_opens_once() -> None:
     assert held("2026-10-25T02:00Z", long) is not None
 
 
+def test_a_star_in_the_minute_or_the_hour_means_elapsed_time() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    assert first_after(at("2026-10-25T00:10Z"), "0 * * * *", berlin) == at("2026-10-25T01:00Z")
+    assert first_after(at("2026-03-28T02:00Z"), "*/15 2 * * *", berlin) == at("2026-03-30T00:00Z")
+
+
 def test_a_window_on_29_february_opens_in_leap_years() -> None:
     leap = window("leap", "0 23 29 2 *", "2h", "UTC")
     assert until("2026-03-01T00:00Z", leap) == "2028-02-29 23:00"

@@ -125,6 +125,13 @@ def test_cases_are_judged_and_wrong_verdicts_named(guarded: Command) -> None:
     assert "there is no guardrail `growt`" in guarded("policy test", code=1).err
 
 
+def test_a_case_gives_no_verdict_of_a_budget(guarded: Command) -> None:
+    budget = "kind: Budget\nmetadata: {name: a-day}\nspec: {window: 24h, most: {creates: 1}}\n"
+    guarded.write("guardrails/a-day.yaml", f"apiVersion: reconciler/v1\n{budget}")
+    guarded.write("guardrails/a.case.yaml", "manifests: [../manifests]\nverdicts: {a-day: passed}\n")
+    assert "there is no guardrail `a-day`" in guarded("policy test", code=1).err
+
+
 def test_the_past_is_judged_by_the_rules_of_today(guarded: Command) -> None:
     grow(guarded, 20)
     guarded("apply --yes")

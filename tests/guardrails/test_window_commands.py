@@ -36,8 +36,9 @@ def test_what_waits_is_told_and_left_and_a_signature_lets_it_go(shop: Command, t
     refused = shop(f"apply --yes --now {DATA}", code=1)
     assert f"error[window-closed]: `{DATA}` waits for nights" in refused.err
     shop("plan --out plan.json")
-    shop(f"approve plan.json --yes --reason full --key {ana.key} --override {DATA}")
+    signed = shop(f"approve plan.json --yes --reason full --key {ana.key} --override {DATA}").out
     apply = "apply --plan plan.json --approval plan.json.ana.approval"
+    assert f"Apply it with: reconcile {apply} --now {DATA}\n" in signed
     shop(apply, code=4)  # nobody steps over a window unless told to, and the approval is not used up
     assert "1 done" in shop(f"{apply} --now {DATA}").out
     assert "No changes" in shop("plan").out

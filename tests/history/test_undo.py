@@ -36,6 +36,8 @@ def undo(reconcile: Command, run: str) -> dict[str, Any]:
 
 
 def test_what_can_go_back_is_planned_and_what_cannot_says_why(reconcile: Command) -> None:
+    data = reconcile.root / "manifests/data.yaml"
+    data.write_text(f"{data.read_text()}  auto_backup_enabled: false\n")
     run = apply(reconcile, size_gb=20, snapshot_retention=7)
     found = undo(reconcile, run)
     fields = {field["field"]: field for field in found["fields"]}
@@ -44,6 +46,7 @@ def test_what_can_go_back_is_planned_and_what_cannot_says_why(reconcile: Command
     assert [call["method"] for call in found["calls"]] == ["PUT"]
     shown = reconcile(f"undo {run[:8]}").out
     assert "snapshot_retention: 7 -> 14" in shown
+    assert "auto_backup_enabled: false -> true" in shown  # as a manifest has it
     assert "stays: Volume/shop/data  size_gb: 20" in shown
 
 
@@ -85,6 +88,26 @@ def test_what_no_manifest_declares_now_stays(reconcile: Command) -> None:
     found = undo(reconcile, run)
     assert [field["stays"] for field in found["fields"]] == ["no manifest declares it now"]
     assert found["calls"] == []
+
+
+def test_a_rename_after_the_run_is_followed(reconcile: Command) -> None:
+    run = apply(reconcile, snapshot_retention=7)
+    data = reconcile.root / "manifests/data.yaml"
+    data.write_text(data.read_text().replace("name: data", "name: goods"))
+    reconcile("state mv Volume/shop/data Volume/shop/goods")
+    found = undo(reconcile, run)
+    (field,) = found["fields"]
+    assert (field["address"], field["before"], field["now"]) == ("Volume/shop/goods", 14, 7)
+    assert (found["stays"], [call["method"] for call in found["calls"]]) == ([], ["PUT"])
+
+
+def test_what_is_not_recorded_any_more_is_told_without_values(reconcile: Command) -> None:
+    run = apply(reconcile, snapshot_retention=7)
+    reconcile("state forget Volume/shop/data")
+    found = undo(reconcile, run)
+    assert (found["fields"], found["calls"]) == ([], [])
+    (step,) = found["stays"]
+    assert "not recorded now" in step["why"]
 
 
 def test_a_call_of_unknown_outcome_is_to_be_settled_first(reconcile: Command) -> None:

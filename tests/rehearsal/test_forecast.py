@@ -58,6 +58,11 @@ async def test_an_objective_that_will_be_missed_is_told_with_its_moment(stage: S
     assert stage.line.mutations == []
 
 
+async def test_a_forecast_reaches_ten_years(stage: Stage) -> None:
+    await stage.apply(volume(spec=ALONE))
+    assert told(await ahead(stage, volume(spec=ALONE), 3650)) == []
+
+
 async def test_what_the_plan_says_already_is_no_forecast_and_what_it_mends_lasts(stage: Stage) -> None:
     manifests = volume(spec=ALONE) + DAILY
     await stage.apply(manifests)

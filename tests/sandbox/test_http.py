@@ -221,6 +221,12 @@ def test_it_ends_cleanly_and_frees_the_lock(tmp_path: Path, ending: str) -> None
     assert running_at(db) is None
 
 
+def test_a_lock_that_cannot_be_opened_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "world.db.lock").mkdir()
+    with pytest.raises(ReconcilerError, match=r"cannot open .*world\.db\.lock: Is a directory"):
+        serve(db=tmp_path / "world.db", ready=pytest.fail)
+
+
 FOREIGN = {
     "another host": {"host": "evil.example"},
     "a name that ends like ours": {"host": "localhost.evil.example"},

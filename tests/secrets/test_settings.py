@@ -1,6 +1,7 @@
 """What reconcile.yaml and variables say of secrets, addresses and the platform's limits."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,15 @@ def test_the_limits_hold_on_loopback_only_where_that_is_asked_for(
     config = find_settings(tmp_path, {"RECONCILE_RATE_LIMIT_LOOPBACK": variable})
     assert rate_limit_of(config, "https://platform.example") == far
     assert rate_limit_of(config, "http://127.0.0.1:8099") == near
+
+
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, lambda file: file.symlink_to("nowhere")], ids=["folder", "link"]
+)
+def test_settings_that_are_not_a_file_are_an_error_and_not_passed_over(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "reconcile.yaml")
+    (tmp_path / "below").mkdir()
+    with pytest.raises(ReconcilerError, match=r"reconcile\.yaml is not a file"):
+        find_settings(tmp_path / "below", {})

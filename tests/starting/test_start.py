@@ -30,6 +30,7 @@ def test_a_new_project_validates_and_fits_its_host(reconcile: Command, host: str
     ended = reconcile("start --yes")
     assert "Valid: 2 resources in 2 files, in base, prod." in ended.out
     assert "reconcile state init --env prod" in ended.out
+    assert "reconcile import --env prod APP " in ended.out
     assert (reconcile.root / FILES[host]).is_file()
     assert [name for other, name in FILES.items() if other != host and (reconcile.root / name).exists()] == []
     assert "app: shop-prod" in reconcile("build --env prod").out
@@ -50,6 +51,17 @@ def test_files_that_are_there_stay_and_what_they_lack_is_shown(reconcile: Comman
     shown = reconcile("start --yes").out
     assert "kept   .gitignore\n       it lacks:\n.reconcile/\n" in shown
     assert (reconcile.root / ".gitignore").read_text() == "*.log\n"
+
+
+@pytest.mark.parametrize("name", ["reconcile.yaml", "manifests/shop.yaml", ".gitignore"])
+def test_a_folder_in_the_place_of_a_file_is_an_error_that_names_it(reconcile: Command, name: str) -> None:
+    (reconcile.root / name).mkdir(parents=True)
+    assert f"{name}: Is a directory" in reconcile("start --yes", code=1).err
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error_that_names_it(reconcile: Command) -> None:
+    (reconcile.root / "manifests").write_text("")
+    assert "cannot write manifests/shop.yaml" in reconcile("start --yes", code=1).err
 
 
 def test_off_a_terminal_it_asks_nothing(reconcile: Command) -> None:

@@ -1,10 +1,12 @@
 """Bringing a backup back, with all that the damaged state still proves."""
 
 import dataclasses
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.places.sqlite import backups, seen
+from reconciler.state.places.sqlite.files import lock_path
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, State
 from tests.state.altering import alter, execute
@@ -332,6 +335,24 @@ async def test_no_backup_no_restore(store: SqliteStore, another: OpenStore, path
         await another().load()
     assert "no good backup" in damaged.value.help
     with pytest.raises(StoreError, match="no good backup"):
+        await another().restore()
+
+
+async def test_on_a_full_disk_nothing_is_changed(
+    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(store)
+    await store.close()
+    path.write_bytes(b"not a database")
+    monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    with pytest.raises(StoreError, match="no space left for the state"):
+        await another().restore()
+    assert path.read_bytes() == b"not a database"
+
+
+async def test_where_its_lock_cannot_be_made_a_state_is_not_restored(another: OpenStore, path: Path) -> None:
+    lock_path(path).mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"cannot be read or written: .*Is a directory"):
         await another().restore()
 
 

@@ -184,5 +184,5 @@ def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> Sto
         return damaged(str(path), "a column contains data that was never written there", way_out())
     return StoreError(
         f"the state {path} cannot be read or written: {error}",
-        help="check the file, its directory and their permissions",
+        help="check the file, its directory, their permissions and the free space",
     )

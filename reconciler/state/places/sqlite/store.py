@@ -248,7 +248,7 @@ class SqliteStore(LogStore):
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
         try:
-            with nobody_else(self.path):
+            with database.explained(self.path), nobody_else(self.path):
                 return restore.restore(self.path, backup, self._clock.now(), by, self._randomness)
         except Locked as locked:
             raise self._holder() or locked from None
