@@ -100,7 +100,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def scratch(self) -> frozenset[Address]:
-        """The addresses of what drills restore into: nobody has to approve what is done to them."""
+        """The addresses of what drills restore into: only an agent needs an approval for them."""
         found = {
             change.address: self.resources.get(change.address) or self.state.records.get(change.address)
             for change in self.plan.changes
