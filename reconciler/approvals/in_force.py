@@ -100,7 +100,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def scratch(self) -> frozenset[Address]:
-        """The addresses of what drills restore into: nobody has to approve what is done to them."""
+        """The addresses of what drills restore into: only an agent needs an approval for them."""
         found = {
             change.address: self.resources.get(change.address) or self.state.records.get(change.address)
             for change in self.plan.changes
@@ -375,7 +375,7 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
         raise ReconcilerError(
             f"the revision before this change cannot be read, so nobody knows who may approve it: "
             f"{failure.message}",
-            help=_FETCH,
+            help="; or ".join(filter(None, (failure.help, _FETCH))),
         ) from failure
     # A script that noted the commit before it pulled means that commit, even if nothing came.
     if base and not _COMMIT.fullmatch(base) and before.commit == before.git.commit_of("HEAD"):

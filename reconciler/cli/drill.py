@@ -19,7 +19,7 @@ from reconciler.project.drill import Ran, run_drills
 from reconciler.reports.report import Page
 
 
-@verb("drill", *options.DECIDES, notifies=True)
+@verb("drill", *options.DECIDES, notifies=True, by_people=True)
 def command(
     chosen: ChosenState,
     accept: bool = flag(

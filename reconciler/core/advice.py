@@ -63,7 +63,7 @@ class Command(NamedTuple):
         options = []
         if verb[0] in _ON_STATE or verb in _ON_STATE_TOO:
             options += ["--env", run.env] if run.env else []
-            options += ["--state", run.state] if run.state else []
+            options += ["--state", run.state] if run.state and "--state" not in self.words else []
             options += ["--sandbox"] if run.sandbox else []
         return self._replace(options=tuple(options))
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import NOT_RECOVERABLE, addresses_of
-from reconciler.core.model import Action, Address
+from reconciler.core.model import Action, Address, Impact
 from reconciler.core.steps import PLATFORM, ManifestSet, OutputRef, Plan, SecretRef, Step, Template
 
 Content = dict[str, Any]
@@ -75,6 +75,8 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
         if any(action.changes_something for action in actions):
             fields = [[field[name] for name in ("path", "before", "after")] for field in written["fields"]]
             of(change.address).update(action=actions, id=change.id, fields=fields)
+            if change.impact is not Impact.ONLINE:
+                of(change.address)["impact"] = change.impact.value
     for move in plan.moves:
         of(move.source)["moved"] = f"{move.id} becomes {move.target}"
         of(move.target)["moved"] = f"{move.id} was {move.source}"

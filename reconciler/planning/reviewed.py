@@ -173,7 +173,8 @@ def _said(content: Content | None) -> str:
     """The content in one line, such as `extend vol_1, size_gb 10 -> 20, PUT /v1/apps/… {"size_gb": 20}`."""
     if content is None:
         return "nothing"
-    parts = [" ".join([*content["action"], content["id"] or ""]).strip(), content["moved"]]
+    impact = f"impact {content['impact']}" if "impact" in content else ""
+    parts = [" ".join([*content["action"], content["id"] or ""]).strip(), impact, content["moved"]]
     loosened = [(name, *sides) for name, sides in content["loosens"].items()]
     parts += [f"{path} {_json(old)} -> {_json(new)}" for path, old, new in (*content["fields"], *loosened)]
     for service, method, path, body in content["calls"]:

@@ -22,6 +22,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import SecretRef
 from reconciler.guardrails.limit import without_guardrails
 from reconciler.kinds.roles import holds_secrets, secret_of
+from reconciler.kinds.source import source_ref
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.meaning import Changed, changed
@@ -200,7 +201,7 @@ def _checked(loaded: Loaded, config: ProjectSettings, paths: Sequence[str] | Non
     """
     declared = (*loaded.resources, *loaded.policies)
     # What is wrong already may leave a source without a value.
-    found = () if has_errors(loaded.diagnostics) else own_credentials(declared, config.own_variables)
+    found = () if has_errors(loaded.diagnostics) else own_credentials(declared, config)
     problems = loaded.diagnostics
     if paths is not None:
         beside = [Path(path) for path in paths if not os.path.abspath(path).startswith(f"{config.root}/")]  # noqa: PTH100
@@ -322,31 +323,35 @@ class _OtherManifests:
         return self._known[source]
 
 
-def own_credentials(resources: Iterable[Resource], own: Collection[str]) -> Iterator[Diagnostic]:
-    """One error for each place in `resources` that takes a value from one of the variables `own`."""
+def own_credentials(resources: Iterable[Resource], config: ProjectSettings) -> Iterator[Diagnostic]:
+    """One error for each place in `resources` that takes a value from one of our own variables or files."""
+    own = config.own_variables | config.own_files
     kinds = {name: kind for name, kind in find_manifest_kinds().items() if holds_secrets(kind)}
     for resource in resources:
         if resource.address.kind not in kinds or resource.address.ordinal:
             continue
-        for place, name in _variables(resource):
-            if name in own:
+        for place, name, real in _origins(resource, config.root):
+            if real in own:
                 yield error(
                     "own-credential",
                     f"`{resource.address}` takes a value from `{name}`, which holds a credential of this "
                     "program itself",
                     resource.span(*place),
-                    help="put the value into another variable",
+                    help="put the value into another variable or file",
                 )
 
 
-def _variables(resource: Resource) -> Iterator[tuple[FieldPath, str]]:
-    """Each variable that a value comes from, and the place that says so."""
+def _origins(resource: Resource, root: Path) -> Iterator[tuple[FieldPath, str, str]]:
+    """The place, name and real path of each file that a value comes from; of a variable the name twice."""
     for place, source in value_sources(resource.spec):
         if source.env is not None:
-            yield (*place, "env"), source.env
+            yield (*place, "env"), source.env, source.env
+        elif source.file is not None:
+            path = source_ref(source, resource.written_in(*place, "file")).name
+            yield (*place, "file"), path, os.path.realpath(root / path)
         elif not source.is_given:
             return
     ref = secret_of(find_manifest_kinds()[resource.address.kind], resource)
     for part in ref.parts if ref is not None and ref.source == "template" else ():
         if isinstance(part, SecretRef):
-            yield ("spec", "value_from", "template"), part.name
+            yield ("spec", "value_from", "template"), part.name, part.name

@@ -139,7 +139,7 @@ def secret_sources(
         Allowed(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
-            withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
+            withheld=tuple(sorted(config.secret_variables)),
             values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
             own=OWN_VARIABLES if ours else config.own_variables,
             confined=config.trusted is not None,

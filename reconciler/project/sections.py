@@ -24,6 +24,7 @@ from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
+from reconciler.kinds.manifest import TEXT_PATTERN
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.secrets.age import parse_recipients
@@ -57,6 +58,7 @@ ALLOWED = {  # by pattern, in words
     PATTERN: "files inside the project, such as guardrails/*.yaml",
     SIGNERS_FILE: "a file inside the project, such as .github/allowed_signers",
     "^/": "a path that begins with `/`",
+    TEXT_PATTERN: "one line without control characters",
 }
 
 
@@ -167,7 +169,7 @@ class IdentitySource(Section):
     """The source of age identities: exactly one of these. Relative paths begin at the project's root."""
 
     env: str | None = Field(None, pattern=VARIABLE)
-    file: str | None = Field(None, min_length=1)
+    file: str | None = Field(None, min_length=1, pattern=TEXT_PATTERN)
 
     @model_validator(mode="after")
     def _one(self) -> "IdentitySource":

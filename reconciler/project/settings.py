@@ -3,6 +3,7 @@
 The second half reads `reconcile.yaml` and the variables that come before it, and explains mistakes in them.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from reconciler.project.sections import (
     RESERVED,
     URL,
     EnvironmentSection,
+    IdentitySource,
     SecretSource,
     Section,
     Settings,
@@ -68,6 +70,15 @@ class ProjectSettings:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     trusted: "Revision | None" = None
     emulated: bool = False
+
+    @property
+    def own_files(self) -> frozenset[str]:
+        """The real paths of the files with age identities of ours, which are nobody's secret value."""
+        named = [source.file for source in _identities(self.written) if source is not None]
+        files = [self.root / os.path.expanduser(file) for file in named if file]  # noqa: PTH111 - never raises
+        if given := self.variables.get("RECONCILE_AGE_IDENTITY_FILE"):
+            files.append(Path(given).absolute())
+        return frozenset(map(os.path.realpath, files))
 
     @property
     def private(self) -> Path:
@@ -350,12 +361,16 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
 def credentials(settings: Settings) -> frozenset[str]:
     """The variables with a token of any environment, an age identity, or a secret of hooks."""
     platforms = [settings.platform, *(section.platform for section in settings.environments.values())]
-    states = [settings.state, *(section.state for section in settings.environments.values())]
-    identities = [settings.secrets.age_identity_from, *(section.identity_from for section in states)]
     notified = (source for section in settings.notify for source in (section.url_from, section.secret_from))
     hooks = settings.controller.hooks.git.values()
-    named = (source.env for source in (*identities, *notified, *hooks) if source is not None)
+    named = (source.env for source in (*_identities(settings), *notified, *hooks) if source is not None)
     return frozenset(filter(None, (*named, *(platform.token_from.env for platform in platforms))))
+
+
+def _identities(settings: Settings) -> Sequence[IdentitySource | None]:
+    """The sources of age identities, of values and of each environment's state."""
+    states = [settings.state, *(section.state for section in settings.environments.values())]
+    return [settings.secrets.age_identity_from, *(section.identity_from for section in states)]
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
-from reconciler.kinds.source import OWN_VARIABLES, is_armored
+from reconciler.kinds.source import OWN_TOKENS, OWN_VARIABLES, is_armored
 from reconciler.secrets import age
 from reconciler.secrets.command import (
     DEFAULT_TIMEOUT_S,
@@ -43,7 +43,7 @@ class Allowed(Struct, frozen=True):
     """The settings about sources. `programs`: those that `exec` may run.
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
-    `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
+    `withheld`: more environment variables that no program gets, except that sops gets its own (`SOPS_…`).
     `values`: variables that secrets are made of: `exec` does not get them. `own`: variables with our own
     credentials, which are not secret values. `confined`: no file outside of the project's root is read, not
     by links either, except identities that the environment names.
@@ -51,7 +51,7 @@ class Allowed(Struct, frozen=True):
 
     identity_from: SecretRef | None = None
     programs: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ("RECONCILE_TOKEN",)
+    withheld: tuple[str, ...] = ()
     values: frozenset[str] = frozenset()
     own: frozenset[str] = OWN_VARIABLES
     confined: bool = False
@@ -259,7 +259,7 @@ class Sources:
         return str(Path(found).absolute())
 
     def _run(self, programs: Programs, argv: list[str], what: str, ref: SecretRef) -> bytes:
-        withheld = {*self._allowed.withheld, IDENTITY}
+        withheld = {*self._allowed.withheld, *OWN_TOKENS, IDENTITY}
         if ref.source == "sops":  # it decrypts with our identity where both are given the same one
             withheld = {name for name in withheld if not name.startswith("SOPS_")}
         else:

@@ -20,6 +20,7 @@ FOR_PEOPLE = (
     "state restore",
     "state set-platform http://127.0.0.1:1",
     "resolve Volume/shop/data --restarted",
+    "drill",
     "apply --auto-approve --approve-delete Volume/shop/data",
     "apply --auto-approve --approve-create PostgresCluster/orders@12345678",
 )

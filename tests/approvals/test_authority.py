@@ -75,6 +75,15 @@ def test_what_is_checked_out_does_not_decide_about_itself(root: Path, base: str)
         authority(root, base)
 
 
+def test_a_base_that_a_tag_shares_with_a_branch_is_an_error_that_says_how_to_name_it(root: Path) -> None:
+    git(root, "branch", "trunk", "HEAD^")
+    git(root, "tag", "trunk")
+    with pytest.raises(ReconcilerError, match="`trunk` names several things here") as refused:
+        authority(root, "trunk")
+    assert "refs/heads/trunk" in refused.value.help
+    assert said(authority(root, "refs/heads/trunk")) == BOTH
+
+
 def test_a_script_may_name_the_commit_that_it_saw_before_it_pulled(root: Path) -> None:
     assert said(authority(root, git(root, "rev-parse", "HEAD")))[0] == OWN[0]
 

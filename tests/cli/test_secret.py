@@ -362,6 +362,24 @@ def test_no_secret_takes_a_credential_of_ours(project: Project, app: str, verb: 
     assert [each["code"] for each in told] == ["own-credential"] * 4
 
 
+@pytest.mark.parametrize("named", ["age-key", "link", "variable", "state"])
+def test_no_secret_takes_an_identity_of_ours_from_its_file(project: Project, app: str, named: str) -> None:
+    project.write("AGE-SECRET-KEY-1\n", "age-key")
+    (project.root / "manifests").mkdir(exist_ok=True)
+    (project.root / "manifests/link").symlink_to("../age-key")
+    settings = {
+        "variable": "{}",
+        "state": "state: {url: s3://team-state/shop, identity_from: {file: age-key}}",
+    }.get(named, "secrets: {age_identity_from: {file: age-key}}")
+    project.write(f"{settings}\n", "reconcile.yaml")
+    project.write(
+        secret(app, "A", f"file: {'link' if named == 'link' else '../age-key'}"), "manifests/a.yaml"
+    )
+    env = {"RECONCILE_AGE_IDENTITY_FILE": "age-key"} if named == "variable" else {}
+    (told,) = project.json("validate", env=env, code=1).json["diagnostics"]
+    assert told["code"] == "own-credential"
+
+
 def test_what_must_not_run_does_not_and_its_secret_is_not_set(
     project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
 ) -> None:

@@ -104,6 +104,15 @@ async def test_a_volume_is_restored_looked_at_and_deleted_again(stage: Stage) ->
     assert scratch(stage) == []
 
 
+async def test_in_an_agents_run_nothing_is_restored_that_nobody_signed(stage: Stage) -> None:
+    await of_volume(stage)
+    rule = Rule.model_validate({"when": {"agent": "CLAUDECODE"}})
+    authority = Authority(Said((rule,)), variables=frozenset({"CLAUDECODE"}))
+    (ran,) = await drilled(stage, VOLUME, WEEKLY, project=project_of(stage, authority))
+    assert "the rule {agent: CLAUDECODE} asks for the approval" in ran.why
+    assert stage.line.mutations == []
+
+
 async def test_a_cluster_is_restored_looked_at_and_deleted_again(stage: Stage) -> None:
     await of_cluster(stage)
     source = (await stage.record(ORDERS)).id

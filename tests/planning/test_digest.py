@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import warning
-from reconciler.core.model import Address, Owed
+from reconciler.core.model import Address, Impact, Owed
 from reconciler.core.saved import Digest
 from reconciler.core.steps import Call, Loosened, OutputRef, Plan, SecretRef, Step, StepEffect, Template
 from reconciler.planning.digest import parse_plan, plan_digest, plan_json
@@ -30,7 +30,7 @@ OBJECTIVE = Loosened(Address("Volume", "data", "shop"), "snapshot_max_age_h", 24
 SIGNED_PARTS = {
     *(("context", name) for name in ("environment", "platform", "lineage")),
     *(("manifests", name) for name in ("paths", "ref", "targets")),
-    *(("changes", name) for name in ("address", "action", "also", "id")),
+    *(("changes", name) for name in ("address", "action", "also", "id", "impact")),
     *(("changes", "fields", name) for name in ("path", "before", "after")),
     *(("steps", "call", name) for name in ("method", "path", "body", "service")),
     *(("steps", "for_each", name) for name in ("pattern", "allowed", "never", "ignored")),
@@ -154,3 +154,11 @@ def _another(value: Any) -> Any:
         case None:
             return "x"
     return f"{value}x"
+
+
+@pytest.mark.parametrize("case", RICH)
+def test_a_graver_impact_is_part_of_it(case: str) -> None:
+    plan = plan_of(case)
+    graver = replace(plan, changes=tuple(replace(each, impact=Impact.DOWNTIME) for each in plan.changes))
+    assert plan_digest(graver) != plan_digest(plan)
+    assert plan_digest(parse_plan(plan_json(graver))) == plan_digest(graver)

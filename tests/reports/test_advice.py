@@ -21,6 +21,11 @@ FORGET = command("state", "forget", "Volume/shop/data[1]")
 SOURCE = Path(__file__).parents[2] / "reconciler"
 
 
+def test_a_command_that_names_a_state_does_not_get_another_one() -> None:
+    named = command("state", "migrate", "sqlite:new.db", "--state", "URL")
+    assert str(named.with_options(RunOptions(state="sqlite:new.db"))) == f"reconcile {' '.join(named.words)}"
+
+
 def test_a_command_is_quoted_for_a_shell_and_not_in_its_words() -> None:
     adopt = command("resolve", "Volume/shop/data[1]", "--adopt", "vol_1$(touch pwn)")
     assert str(adopt) == "reconcile resolve 'Volume/shop/data[1]' --adopt 'vol_1$(touch pwn)'"

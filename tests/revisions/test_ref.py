@@ -239,6 +239,30 @@ def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Comma
     assert not (reconcile.root / "reached").exists()
 
 
+@pytest.mark.parametrize("ref", ["main", "origin/main", "main~0"])
+def test_a_name_that_a_tag_shares_with_a_branch_is_refused(reconcile: Command, ref: str) -> None:
+    git(reconcile.root, "config", "core.warnAmbiguousRefs", "false")
+    git(reconcile.root, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(reconcile.root, "tag", ref.removesuffix("~0"), commit(reconcile.root))
+    told = reconcile(f"validate --ref {ref}", code=1).err
+    assert f"`{ref}` names several things here" in told
+    reconcile("validate --ref refs/remotes/origin/main")
+
+
+@pytest.mark.parametrize("of", ["HEAD", "id"])
+def test_head_and_an_id_name_one_commit_whatever_branches_are_called(reconcile: Command, of: str) -> None:
+    ref = git(reconcile.root, "rev-parse", "HEAD") if of == "id" else of
+    git(reconcile.root, "update-ref", f"refs/heads/{ref}", commit(reconcile.root))
+    reconcile(f"validate --ref {ref}")
+
+
+def test_a_replaced_commit_is_read_as_its_id_says(reconcile: Command) -> None:
+    before = git(reconcile.root, "rev-parse", "HEAD")
+    reconcile.write("manifests/data.yaml", volume(size_gb=20))
+    git(reconcile.root, "replace", before, commit(reconcile.root))
+    assert "size_gb: 10" in reconcile(f"build --ref {before}").out
+
+
 def test_an_unknown_revision_gets_a_suggestion(reconcile: Command) -> None:
     git(reconcile.root, "branch", "feature/volumes")
     told = reconcile("validate --ref feature/volume", code=1).err

@@ -78,9 +78,10 @@ def test_a_program_of_the_project_is_named_by_its_path(tmp_path: Path) -> None:
     assert value_of(tmp_path, ref, allowed) == "hunter2"
 
 
-def test_a_program_gets_the_environment_without_the_token_and_the_identity(tmp_path: Path) -> None:
-    allowed = Allowed(programs=("env",), withheld=("RECONCILE_TOKEN", "MY_TOKEN"))
-    env = {"RECONCILE_TOKEN": "a", "MY_TOKEN": "b", "RECONCILE_AGE_IDENTITY": "c", "VAULT_TOKEN": "d"}
+def test_a_program_gets_the_environment_without_our_tokens_and_the_identity(tmp_path: Path) -> None:
+    allowed = Allowed(programs=("env",), withheld=("MY_TOKEN",))
+    tokens = ("RECONCILE_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN")
+    env = dict.fromkeys((*tokens, "MY_TOKEN", "RECONCILE_AGE_IDENTITY"), "a") | {"VAULT_TOKEN": "d"}
     got = value_of(tmp_path, SecretRef("exec", parts=("env",)), allowed, env).splitlines()
     assert [line for line in got if line.partition("=")[0] in env] == ["VAULT_TOKEN=d"]
 

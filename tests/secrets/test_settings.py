@@ -59,6 +59,7 @@ def test_a_provider_takes_its_secrets_from_the_same_sources(tmp_path: Path) -> N
         "providers: {acme: {signing_secret_from: {env: A, age: HUNTER2}}}",
         "secrets: {age_identity_from: {file: AGE-SECRET-KEY-1HUNTER2}}",
         "secrets: {age_identity_from: {env: ''}}",
+        'secrets: {age_identity_from: {file: "a\\0b"}}',
         "providers: {acme: {signing_secret_from: {timeout_s: 5}}}",
     ],
 )

@@ -31,6 +31,7 @@ _SET = {
     # A partial clone would fetch what is missing, by programs that its configuration names.
     "GIT_NO_LAZY_FETCH": "1",  # git 2.45 and newer
     "GIT_ALLOW_PROTOCOL": "",  # older ones: no way to fetch is allowed
+    "GIT_NO_REPLACE_OBJECTS": "1",  # a commit is what its id says
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",  # messages are read below
 }
@@ -41,6 +42,8 @@ _ALWAYS = (
     "core.hooksPath=/dev/null",
     "-c",
     "core.fsmonitor=false",
+    "-c",
+    "core.warnAmbiguousRefs=true",  # read by `commit_of`
     # Files of a commit can look like a repository, with any branches that their author wants.
     "-c",
     "safe.bareRepository=explicit",  # git 2.38 and newer; for older ones, see `_refuse_planted`
@@ -101,16 +104,25 @@ class Git(Struct, frozen=True):
         return os.fsdecode(self.run(*arguments).stdout).removesuffix("\n")
 
     def commit_of(self, ref: str) -> str:
-        """Return the id of the commit that `ref` names. Raises ReconcilerError if there is none."""
+        """Return the id of the commit that `ref` names. Raises ReconcilerError if there is none, or several.
+
+        A tag `origin/main`, which a fetch can bring along, would come before the branch of that name.
+        """
         if not ref or ref.startswith("-") or not ref.isprintable():
             raise ReconcilerError(
                 f"`{ref if ref.isprintable() else '?'}` is not a valid name of a git revision",
                 help="name a branch, a tag or a commit, such as origin/main",
             )
-        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        asked = ("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
         done = self.run(*asked, allowed=(0, 1, 128))
+        commit = os.fsdecode(done.stdout).strip()
+        if b"' is ambiguous" in done.stderr and ref not in ("HEAD", commit):
+            raise ReconcilerError(
+                f"`{ref}` names several things here, such as a tag and a branch",
+                help=f"name one of them in full, such as refs/remotes/{ref} or refs/heads/{ref}",
+            )
         if done.returncode == 0:
-            return os.fsdecode(done.stdout).strip()
+            return commit
         raise ReconcilerError(f"git has no commit `{ref}` here", help=self._instead_of(ref))
 
     def merge_base(self, ref: str, commit: str, other: str) -> str:
