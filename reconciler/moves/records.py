@@ -52,14 +52,18 @@ def follow_moves(
     if not by_source:
         return Followed(records)
     targets = {source: entry.spec.target for source, entry in by_source.items()}
-    ends = {address: end for address in records if (end := _end(address, targets)) is not None}
+    ends = {address: end for address in (*records, *undecided) if (end := _end(address, targets)) is not None}
+    unclear = {end for address, end in ends.items() if address in undecided or end in undecided}
     wanted = {resource.address: resource for resource in resources if resource.address in ends.values()}
     moves: list[Move] = []
     refused: dict[Address, Diagnostic] = {}
     for address, end in ends.items():
         entry = by_source.get(address) or by_source[address._replace(ordinal=0)]
         others = [source for source, to in ends.items() if to == end and source != address]
-        problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others, undecided)
+        if end in unclear:
+            refused.setdefault(end, _undecided(address, end, entry))
+            continue
+        problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others)
         if problem is None:
             moves.append(Move(address, end, records[address].id, records[address].serial))
         else:
@@ -150,6 +154,16 @@ def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None
     return next(reversed([*later_addresses(address, targets)]), None)
 
 
+def _undecided(source: Address, end: Address, entry: Resource) -> Diagnostic:
+    """The error for a record that cannot move yet, or one that a call may still give."""
+    return error(
+        "move-undecided",
+        f"{source} cannot become {end} while the outcome of a call is unknown",
+        entry.span("spec", "from"),
+        help="settle that call first, as the other message says",
+    )
+
+
 def _hindrance(
     kinds: Mapping[str, Kind],
     record: StateRecord,
@@ -158,17 +172,9 @@ def _hindrance(
     entry: Resource,
     records: Records,
     others: Sequence[Address],
-    undecided: Collection[Address],
 ) -> Diagnostic | None:
     """The error that keeps `record` from becoming that of `end`; None where nothing does."""
     source = record.address
-    if source in undecided or end in undecided:
-        return error(
-            "move-undecided",
-            f"{source} cannot become {end} while the outcome of a call is unknown",
-            entry.span("spec", "from"),
-            help="settle that call first, as the other message says",
-        )
     if record.lifecycle.scratch:
         return error(
             "move-conflict",

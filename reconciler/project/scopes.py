@@ -119,6 +119,14 @@ def moves_in_focus(desired: Desired) -> list[Resource]:
     return found
 
 
+def with_questions(desired: Desired, entries: Iterable[Resource], questions: Collection[Address]) -> Desired:
+    """`desired`, also about what `questions` are about that `entries` move to its targets."""
+    if desired.focus is None:
+        return desired
+    sources = {_base(entry.spec.source) for entry in entries}
+    return replace(desired, focus={*desired.focus, *(each for each in questions if _base(each) in sources)})
+
+
 _ByBase = Mapping[Address, list[Address]]
 
 
