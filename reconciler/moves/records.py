@@ -18,7 +18,7 @@ from reconciler.core.steps import Move
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
+from reconciler.kinds.roles import Importable, MadeFromOthers, holds_secrets, secret_names
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec
 
@@ -72,7 +72,7 @@ def follow_moves(
     after = carried_out(kinds, moves, records) if moves else records
     names = _names(moves, resources, after)
     notices = [
-        _notice(move, by_source, _found_by_name(move, wanted.get(move.target), names)) for move in moves
+        _notice(move, by_source, _keep_name(kinds, move, wanted.get(move.target), names)) for move in moves
     ]
     return Followed(after, tuple(moves), (*notices, *spent), refused)
 
@@ -223,16 +223,21 @@ def _names(
     return names
 
 
-def _found_by_name(
-    move: Move, wanted: Resource | None, names: Mapping[Address, Mapping[Address, str | None]]
+def _keep_name(
+    kinds: Mapping[str, Kind],
+    move: Move,
+    wanted: Resource | None,
+    names: Mapping[Address, Mapping[Address, str | None]],
 ) -> str:
-    """How to find the object if the state is lost; "" where its manifest says so already."""
+    """How to find the object without the state, or to keep its name; "" where the manifest has it already."""
     if wanted is None or getattr(wanted.spec, "name", "") is not None:
         return ""
     base = move.target._replace(ordinal=0)
     name = names[base][move.target]
     if not name or name == base.name:
         return ""
+    if kinds[base.kind].role(Importable) is None:  # no list shows it: the next apply gives it the new name
+        return f"to keep its name, write `name: {name}` into the spec of {base}"
     if set(names[base].values()) == {name}:
         return f"write `name: {name}` into the spec of {base}: then it is found even without this state"
     return (
