@@ -101,6 +101,8 @@ def _help(wanted: Address, referring: Address, resources: Collection[Address]) -
     near = nearest_address(wanted, known)
     if near:
         return near
+    if wanted._replace(ordinal=0) in resources:
+        return f"there is {wanted._replace(ordinal=0)}; correct the [index], or raise the `count`"
     in_other_apps = [
         address
         for address in resources
