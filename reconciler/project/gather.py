@@ -119,7 +119,7 @@ async def gather(
         undecided=undecided,
     )
     entries = moves_in_focus(desired)
-    desired = with_questions(desired, entries, questions)
+    desired = with_questions(desired, entries, questions, records)
     followed = follow_moves(kinds, entries, desired.resources, records, questions)
     records, declared, wanted = followed.records, desired.by_address, declared_in_focus(desired)
     unsigned = _unsigned_by(project, declared, records) if will_run else {}
