@@ -37,7 +37,7 @@ from reconciler.planning.decide import (
 )
 from reconciler.planning.drift import warnings_of, watched_fields
 from reconciler.planning.match import Matched
-from reconciler.planning.order import order_steps, referenced_first, resolve_known
+from reconciler.planning.order import order_steps, referenced_first, resolve_known, users_of_deleted
 from reconciler.planning.subjects import Subjects
 
 Fingerprints = Mapping[Address, str]
@@ -213,7 +213,7 @@ class Deciding:
                     for address in builder.changes
                     if address in builder.steps
                 ],
-                references,
+                {**references, **users_of_deleted(builder.changes, builder.steps)},
             ),
             expectations=tuple(builder.expectations),
             bindings=tuple(builder.bindings),

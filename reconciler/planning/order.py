@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Action, Address, Change, Resource
 from reconciler.core.steps import OutputRef, Step, Template
 from reconciler.kinds.base import path_of, segment
 
@@ -23,6 +23,26 @@ def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
         for address, resource in by_address.items()
     }
     return [by_address[address] for address in TopologicalSorter(graph).static_order()]
+
+
+def users_of_deleted(
+    changes: Mapping[Address, Change], steps: Mapping[Address, Sequence[Step]]
+) -> Mapping[Address, Sequence[Address]]:
+    """By each address whose object is deleted, those that copy it, or that named it until now.
+
+    They come first: if a copy fails, the delete would leave nothing to copy.
+    """
+    gone = {change.id: address for address, change in changes.items() if change.action is Action.DELETE}
+    users: dict[Address, list[Address]] = {address: [] for address in gone.values()}
+    for address, change in changes.items() if gone else ():
+        if change.action is not Action.DELETE:
+            named = {field.before for field in change.fields if isinstance(field.before, str)}
+            for step in steps.get(address, ()):
+                named.update(str(step.call.path).split("/"))
+                named.update(value for value in (step.call.body or {}).values() if isinstance(value, str))
+            for id in named & gone.keys():
+                users[gone[id]].append(address)
+    return users
 
 
 def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step]]:
