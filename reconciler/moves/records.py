@@ -18,7 +18,7 @@ from reconciler.core.steps import Move
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
+from reconciler.kinds.roles import Importable, MadeFromOthers, holds_secrets, secret_names
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec
 
@@ -52,14 +52,18 @@ def follow_moves(
     if not by_source:
         return Followed(records)
     targets = {source: entry.spec.target for source, entry in by_source.items()}
-    ends = {address: end for address in records if (end := _end(address, targets)) is not None}
+    ends = {address: end for address in (*records, *undecided) if (end := _end(address, targets)) is not None}
+    unclear = {end for address, end in ends.items() if address in undecided or end in undecided}
     wanted = {resource.address: resource for resource in resources if resource.address in ends.values()}
     moves: list[Move] = []
     refused: dict[Address, Diagnostic] = {}
     for address, end in ends.items():
         entry = by_source.get(address) or by_source[address._replace(ordinal=0)]
         others = [source for source, to in ends.items() if to == end and source != address]
-        problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others, undecided)
+        if end in unclear:
+            refused.setdefault(end, _undecided(address, end, entry))
+            continue
+        problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others)
         if problem is None:
             moves.append(Move(address, end, records[address].id, records[address].serial))
         else:
@@ -68,7 +72,7 @@ def follow_moves(
     after = carried_out(kinds, moves, records) if moves else records
     names = _names(moves, resources, after)
     notices = [
-        _notice(move, by_source, _found_by_name(move, wanted.get(move.target), names)) for move in moves
+        _notice(move, by_source, _keep_name(kinds, move, wanted.get(move.target), names)) for move in moves
     ]
     return Followed(after, tuple(moves), (*notices, *spent), refused)
 
@@ -150,6 +154,16 @@ def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None
     return next(reversed([*later_addresses(address, targets)]), None)
 
 
+def _undecided(source: Address, end: Address, entry: Resource) -> Diagnostic:
+    """The error for a record that cannot move yet, or one that a call may still give."""
+    return error(
+        "move-undecided",
+        f"{source} cannot become {end} while the outcome of a call is unknown",
+        entry.span("spec", "from"),
+        help="settle that call first, as the other message says",
+    )
+
+
 def _hindrance(
     kinds: Mapping[str, Kind],
     record: StateRecord,
@@ -158,17 +172,9 @@ def _hindrance(
     entry: Resource,
     records: Records,
     others: Sequence[Address],
-    undecided: Collection[Address],
 ) -> Diagnostic | None:
     """The error that keeps `record` from becoming that of `end`; None where nothing does."""
     source = record.address
-    if source in undecided or end in undecided:
-        return error(
-            "move-undecided",
-            f"{source} cannot become {end} while the outcome of a call is unknown",
-            entry.span("spec", "from"),
-            help="settle that call first, as the other message says",
-        )
     if record.lifecycle.scratch:
         return error(
             "move-conflict",
@@ -217,16 +223,21 @@ def _names(
     return names
 
 
-def _found_by_name(
-    move: Move, wanted: Resource | None, names: Mapping[Address, Mapping[Address, str | None]]
+def _keep_name(
+    kinds: Mapping[str, Kind],
+    move: Move,
+    wanted: Resource | None,
+    names: Mapping[Address, Mapping[Address, str | None]],
 ) -> str:
-    """How to find the object if the state is lost; "" where its manifest says so already."""
+    """How to find the object without the state, or to keep its name; "" where the manifest has it already."""
     if wanted is None or getattr(wanted.spec, "name", "") is not None:
         return ""
     base = move.target._replace(ordinal=0)
     name = names[base][move.target]
     if not name or name == base.name:
         return ""
+    if kinds[base.kind].role(Importable) is None:  # no list shows it: the next apply gives it the new name
+        return f"to keep its name, write `name: {name}` into the spec of {base}"
     if set(names[base].values()) == {name}:
         return f"write `name: {name}` into the spec of {base}: then it is found even without this state"
     return (

@@ -47,8 +47,10 @@ def may_be_invisible(record: StateRecord, now: datetime) -> bool:
 def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | None:
     """An error when more than one of `tracked` recorded objects vanished at once: then nothing may run.
 
-    A token that lost its rights, or an outage, looks like that; one lost object is judged by itself.
+    A token that lost its rights, or an outage, looks like that; one lost object is judged by itself. What a
+    deletion was sent for is expected to be gone.
     """
+    missing = [record for record in missing if not record.applied.get(DELETION_SENT)]
     if len(missing) < 2:
         return None
     named = ", ".join(sorted(f"`{record.address}`" for record in missing)[:5])
@@ -139,17 +141,18 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     keeps = not subject.to_delete
     if keeps and not listed:
         return not_seen(kind.unreadable)
+    deleted = record.applied.get(DELETION_SENT)
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
         if record.lifecycle.scratch:
             help = "run it again in three minutes"
             return refuse(error("unreadable", f"cannot read `{subject.address}`: {_TOO_NEW}", help=help))
-        return not_seen(_TOO_NEW)
+        return not_seen(f"{_TOO_NEW}; its deletion was sent" if deleted else _TOO_NEW)
     if listed and (live is None or not live.present):
         # A GET that finds nothing counts where another shows what it was restored from: the token can see it.
         seen = live is not None or not kind.read_alone or any(subject.extra.values())
         if record.lifecycle.scratch and seen:
             return Decision(Action.FORGET, reason=f"gone: {_seen(live)}")
-        if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
+        if not keeps and live is None and deleted:
             return Decision(
                 Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
             )

@@ -37,7 +37,7 @@ from reconciler.planning.decide import (
 )
 from reconciler.planning.drift import warnings_of, watched_fields
 from reconciler.planning.match import Matched
-from reconciler.planning.order import order_steps, referenced_first, resolve_known
+from reconciler.planning.order import order_steps, referenced_first, resolve_known, users_of_deleted
 from reconciler.planning.subjects import Subjects
 
 Fingerprints = Mapping[Address, str]
@@ -199,6 +199,7 @@ class Deciding:
             if address in resources
         }
         needed = {to for targets in references.values() for to in targets}
+        users = users_of_deleted(builder.changes, builder.steps, self._request.records)
         outside = self._outside()
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         if self._request.context.lineage:
@@ -213,7 +214,10 @@ class Deciding:
                     for address in builder.changes
                     if address in builder.steps
                 ],
-                references,
+                {
+                    **{at: [to for to in targets if to not in users] for at, targets in references.items()},
+                    **users,
+                },
             ),
             expectations=tuple(builder.expectations),
             bindings=tuple(builder.bindings),

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Step, Template
 from reconciler.kinds.base import path_of, segment
 
@@ -23,6 +23,30 @@ def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
         for address, resource in by_address.items()
     }
     return [by_address[address] for address in TopologicalSorter(graph).static_order()]
+
+
+def users_of_deleted(
+    changes: Mapping[Address, Change],
+    steps: Mapping[Address, Sequence[Step]],
+    records: Mapping[Address, StateRecord],
+) -> Mapping[Address, Sequence[Address]]:
+    """By each address whose object is deleted, those that copy it, or that named it until now.
+
+    They come first: if a copy fails, the delete would leave nothing to copy. `records`: say what an object
+    that is not finished yet is copied from.
+    """
+    gone = {change.id: address for address, change in changes.items() if change.action is Action.DELETE}
+    users: dict[Address, list[Address]] = {address: [] for address in gone.values()}
+    for address, change in changes.items() if gone else ():
+        if change.action is not Action.DELETE:
+            values = [field.before for field in change.fields]
+            for value in records[address].applied.values() if address in records else ():
+                values += value.values() if isinstance(value, Mapping) else [value]
+            for step in steps.get(address, ()):
+                values += [*str(step.call.path).split("/"), *(step.call.body or {}).values()]
+            for id in gone.keys() & {value for value in values if isinstance(value, str)}:
+                users[gone[id]].append(address)
+    return users
 
 
 def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step]]:

@@ -36,7 +36,13 @@ from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
 from reconciler.project.records import Older
-from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
+from reconciler.project.scopes import (
+    concerned_scopes,
+    declared_in_focus,
+    focused,
+    moves_in_focus,
+    with_questions,
+)
 from reconciler.project.secret import compare_fingerprints
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
@@ -113,7 +119,9 @@ async def gather(
         holders=holders,
         undecided=undecided,
     )
-    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, records, questions)
+    entries = moves_in_focus(desired)
+    desired = with_questions(desired, entries, questions, records)
+    followed = follow_moves(kinds, entries, desired.resources, records, questions)
     records, declared, wanted = followed.records, desired.by_address, declared_in_focus(desired)
     unsigned = _unsigned_by(project, declared, records) if will_run else {}
     takes_over = any(resource.address not in records for resource in wanted)

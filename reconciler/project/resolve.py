@@ -248,7 +248,11 @@ async def settle_restarts(
             raise ReconcilerError(f"no volume of machine {machine} owes a restart")
     free = [str(address) for address in addresses if records.get(address) not in owing]
     if free:
-        raise ReconcilerError(f"`{'`, `'.join(free)}` owes no restart")
+        owe = ", ".join(str(record.address) for record in owing) or "nothing"
+        raise ReconcilerError(
+            f"`{'`, `'.join(free)}` owes no restart",
+            help=f"what owes one: {owe}; a Moved manifest counts here after the next apply",
+        )
     for record in chosen:
         async with project.actor().leased(project.store, [record.scope]) as lease:
             await _note(project, lease, replace(record, obligations=()), "restarted")

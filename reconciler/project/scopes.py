@@ -119,6 +119,30 @@ def moves_in_focus(desired: Desired) -> list[Resource]:
     return found
 
 
+def with_questions(
+    desired: Desired,
+    entries: Iterable[Resource],
+    questions: Collection[Address],
+    records: Mapping[Address, StateRecord],
+) -> Desired:
+    """`desired`, also about each of `questions` that may be about a target's object.
+
+    Either `entries` move its address to a target, or its create was lost and its manifest is gone: then a
+    new target of that kind and app may be its object under a new name.
+    """
+    if desired.focus is None:
+        return desired
+    sources = {_base(entry.spec.source) for entry in entries}
+    new = {(address.kind, address.app) for address in desired.focus if address not in records}
+    known = {**desired.by_address, **records}
+    also = (
+        each
+        for each in questions
+        if _base(each) in sources or (each not in known and (each.kind, each.app) in new)
+    )
+    return replace(desired, focus={*desired.focus, *also})
+
+
 _ByBase = Mapping[Address, list[Address]]
 
 

@@ -154,4 +154,4 @@ def test_a_value_that_is_not_shown_has_an_example(spec: str, field: str) -> None
 def test_an_index_that_no_count_has_is_not_said_to_be_in_another_app() -> None:
     (problem,) = said(f"{volume()}{HEAD}  of: Volume/shop/data[1]\n")
     assert problem.message == "no manifest declares Volume/shop/data[1]"
-    assert problem.help == "correct the name, or write a manifest for it"
+    assert problem.help == "there is Volume/shop/data; correct the [index], or raise the `count`"

@@ -17,6 +17,10 @@ ADDRESS = "Volume/shop/data"
 DELETE = f"{ADDRESS}#delete"
 DELETABLE = "lifecycle: {deletion: delete, snapshot_before: []}\n"
 WITH_SNAPSHOT = "lifecycle: {deletion: delete}\n"
+BY_AGE = (
+    "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: all}\n"
+    "spec: {selector: {}, snapshot_max_age_h: 24}\n"
+)
 ONE = "/v1/apps/shop/volumes/*"
 
 
@@ -189,3 +193,17 @@ async def test_an_app_that_is_not_found_does_not_mean_that_its_volume_is_gone(st
     assert "done" not in outcomes(applied).values()
     assert Address.parse(ADDRESS) in (await stage.store.load()).records
     assert [each["state"] for each in stage.volumes()] == ["created"]
+
+
+@pytest.mark.parametrize("answer", ["seen", "lost"])
+async def test_a_snapshot_taken_for_its_age_is_not_the_one_before_a_delete(stage: Stage, answer: str) -> None:
+    held = volume(spec="region: ams, size_gb: 10, auto_backup_enabled: false", rest=WITH_SNAPSHOT)
+    await stage.apply(held)
+    stage.time.elapsed_s += 25 * 3600
+    if answer == "lost":
+        stage.fault(method="POST", path=f"{ONE}/snapshots", action="drop_after")
+    await stage.apply(held + BY_AGE)
+    assert stage.line.mutations == ["POST", "POST"]
+    stage.time.elapsed_s += 50 * 60
+    done = outcomes(await stage.apply("", approved_deletes=[ADDRESS]))
+    assert done == {f"{ADDRESS}#snapshot": "done", DELETE: "done"}

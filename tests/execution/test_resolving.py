@@ -227,8 +227,9 @@ async def test_one_command_settles_all_restarts_of_a_machine(stage: Stage) -> No
 async def test_several_restarts_are_settled_by_address_or_none_is(stage: Stage) -> None:
     await owing_restarts(stage, "a", "b")
     addresses = [Address.parse("Volume/shop/a"), Address.parse("Volume/shop/b")]
-    with pytest.raises(ReconcilerError, match="`Volume/shop/data` owes no restart"):
+    with pytest.raises(ReconcilerError, match="`Volume/shop/data` owes no restart") as refused:
         await settle_restarts(stage.project(), [*addresses, DATA])
+    assert "what owes one: Volume/shop/a, Volume/shop/b;" in refused.value.help
     assert len(await owed(stage)) == 2
     await settle_restarts(stage.project(), addresses)
     assert await owed(stage) == []

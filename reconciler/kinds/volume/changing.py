@@ -113,7 +113,8 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     if stale is not None:
         running = [item.id for item in snapshots.listed(subject) if item.progress == "running"]
         reasons.append(f"{stale}, but one is being taken" if running else stale)
-        steps.append(snapshots.await_one(subject, running[-1]) if running else snapshots.take(subject))
+        take = snapshots.await_one(subject, running[-1]) if running else None
+        steps.append(take or snapshots.take(subject, keep=grow is not None))
     elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
         steps.append(snapshots.take_before(subject))
     if any(step.mutates for step in steps):

@@ -123,8 +123,11 @@ def _usable(subject: Subject, item: str | OutputRef) -> Wait:
     )
 
 
-def take(subject: Subject) -> Step:
-    """Return the call that takes a snapshot. It is refused while another one runs, which counts, too."""
+def take(subject: Subject, *, keep: bool = True) -> Step:
+    """Return the call that takes a snapshot. It is refused while another one runs, which counts, too.
+
+    `keep`: the record keeps its id, so that `take_before` finds it when the call after it is tried again.
+    """
     id = answer_of(subject, "snapshot", "Msg.backup.graph_id")
     wait = _usable(subject, id)
     return create(
@@ -134,7 +137,7 @@ def take(subject: Subject) -> Step:
         id_path=None,
         object_path=None,
         accepts=("snapshot_scheduled",),
-        applied={"snapshot": id},
-        recovery=Find(wait.read, keep="snapshot"),
+        applied={"snapshot": id} if keep else {},
+        recovery=Find(wait.read, keep="snapshot" if keep else ""),
         wait=wait,
     )

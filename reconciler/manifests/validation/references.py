@@ -101,12 +101,12 @@ def _help(wanted: Address, referring: Address, resources: Collection[Address]) -
     near = nearest_address(wanted, known)
     if near:
         return near
+    if wanted._replace(ordinal=0) in resources:
+        return f"there is {wanted._replace(ordinal=0)}; correct the [index], or raise the `count`"
     in_other_apps = [
         address
         for address in resources
-        if (address.kind, address.name) == (wanted.kind, wanted.name)
-        and address.app != wanted.app
-        and not address.ordinal
+        if (address.kind, address.name) == (wanted.kind, wanted.name) and not address.ordinal
     ]
     if len(in_other_apps) == 1:
         return (
