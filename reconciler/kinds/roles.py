@@ -237,6 +237,9 @@ class HasObjectives(ABC):
 GIB = 2**30
 
 
+_MOST = 1 << 63  # an answer with larger sizes is wrong, and nothing can be computed from them
+
+
 class Look(Struct, frozen=True):
     """One look at one object. Sizes in bytes, but `size_gb`; None where the platform does not tell.
 
@@ -252,7 +255,9 @@ class Look(Struct, frozen=True):
     @classmethod
     def of(cls, live: Any, at: datetime) -> "Look":
         """Return what a present object of a kind that takes space shows at that time."""
-        return cls(at, live.size_gb, live.used_bytes, live.total_bytes, live.attached)
+        sizes = (live.size_gb, live.used_bytes, live.total_bytes)
+        gb, used, total = (size if size is None or size < _MOST else None for size in sizes)
+        return cls(at, gb, used, total, live.attached)
 
     @property
     def percent(self) -> int | None:

@@ -92,14 +92,21 @@ def request_id(answer: Answer) -> str:
     return cleaned(next(found, ""))
 
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+
+
 @lru_cache(maxsize=64)  # all answers of one second have the same text
 def http_date(text: str) -> datetime | None:
-    """The moment of an HTTP date in UTC; None if it is missing or unreadable."""
+    """The moment of an HTTP date in UTC; None if it is missing, unreadable or at the end of all times.
+
+    No clock shows such a time, and nothing could be added to it.
+    """
     try:
         moment = parsedate_to_datetime(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+    return moment if _FIRST_YEAR <= moment.year < _LAST_YEAR else None
 
 
 @cache

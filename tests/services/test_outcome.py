@@ -1,13 +1,14 @@
 """The table of section 5: what each answer to a mutation means."""
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
 from reconciler.core.errors import Lost, NotSent
-from reconciler.services.outcome import Refusal, Verdict, unanswered
+from reconciler.services.outcome import Refusal, Verdict, http_date, unanswered
 from reconciler.services.outcome import classify as classify_by
 from reconciler.services.platform import POLICY
 from reconciler.services.transport import Answer
@@ -212,3 +213,10 @@ def test_a_request_that_provably_was_not_sent_is_no_and_a_lost_one_is_unknown() 
 
 def test_the_repr_of_an_outcome_does_not_show_the_reply() -> None:
     assert "hunter2" not in repr(classify(Answer(200, JSON, b'{"value": "hunter2"}'), id_path=None))
+
+
+@pytest.mark.parametrize("text", ["Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 1900 00:00:00 GMT", "soon"])
+def test_a_date_that_no_clock_shows_is_none(text: str) -> None:
+    """Time is added to what a clock shows; by a fuzzed answer."""
+    assert http_date(text) is None
+    assert http_date("Thu, 01 Jan 2026 01:03:02 GMT") == datetime(2026, 1, 1, 1, 3, 2, tzinfo=UTC)

@@ -3,7 +3,6 @@
 Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -196,7 +195,7 @@ def holder_of(subject: Subject) -> str:
 _GREW_FROM = "grew_from_bytes"  # the field of a record: the file system's size before the last extend
 
 # A file system keeps up to a tenth of its volume for itself. One that is smaller does not use all of it yet.
-_LEAST_SHARE = 0.9
+_LEAST_PERCENT = 90
 
 
 def _grown_gb(subject: Subject) -> int | None:
@@ -207,7 +206,7 @@ def _grown_gb(subject: Subject) -> int | None:
         return None
     if live.state != "created" or used * 100 < grow.at * total or not _has_grown(subject):
         return None
-    step_gb = min(math.ceil(live.size_gb * grow.by / 100), grow.most_gb_per_day - subject.extended_gb)
+    step_gb = min(-(-live.size_gb * grow.by // 100), grow.most_gb_per_day - subject.extended_gb)
     after_gb = min(live.size_gb + step_gb, size.max)
     return after_gb if after_gb > live.size_gb else None
 
@@ -224,5 +223,5 @@ def _has_grown(subject: Subject) -> bool:
         return False  # a restart is owed
     if live.size_gb < (applied.get("size_gb") or 0):
         return False  # the answer was given before the last extend
-    least = _LEAST_SHARE * live.size_gb * GIB
-    return bool(live.total_bytes >= least and live.total_bytes > (applied.get(_GREW_FROM) or 0))
+    least = _LEAST_PERCENT * live.size_gb * GIB
+    return bool(100 * live.total_bytes >= least and live.total_bytes > (applied.get(_GREW_FROM) or 0))
