@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.log import root
 from reconciler.state.places.sqlite import locks
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
@@ -102,6 +103,17 @@ async def test_exactly_one_of_two_processes_gets_the_lease(child: Callable[[str]
     for racer in racers:
         tell(racer)
     assert sorted(heard(racer) for racer in racers) == ["locked", "taken"]
+
+
+async def test_a_state_that_another_process_makes_and_locks_meanwhile_is_not_damaged(
+    store: SqliteStore, another: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there at the first look, and its heads are at the second."""
+    await store.release(await store.lease(["shop"], "anna"))
+    answers, read = [None], root.read
+    monkeypatch.setattr(root, "read", lambda *given: answers.pop() if answers else read(*given))
+    assert not await another().create()
+    assert answers == []
 
 
 async def test_a_killed_process_frees_its_lease_at_once(

@@ -385,9 +385,11 @@ class LogStore(Store):
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
         found = root.read(self._bucket, self._layout)
         if found is None:
-            if any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
+            if not any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
+                return None
+            found = root.read(self._bucket, self._layout)
+            if found is None:  # nobody has made one meanwhile
                 raise Damaged("state.json is missing")
-            return None
         root.require_here(self._bucket, found[0])
         return found[0]
 
