@@ -323,7 +323,8 @@ def needed_by(terms: Terms) -> Sequence[Needed]:
 
 def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
     """The rules in force, and those of them that the plan must be approved by."""
-    found, plan = terms.in_force(), terms.plan if terms.by_agent else terms.plan.without(terms.scratch)
+    found = terms.in_force()
+    plan = terms.plan if terms.by_agent else terms.plan.without(terms.scratch)
     authority = terms.authority
     rules, environment = found.said.approvals, plan.context.environment
     return found, needed(rules, plan, environment, _Sizes(terms), authority.variables)

@@ -284,7 +284,7 @@ class Controller:
             await self._begin_drills(tasks, loaded)
 
     async def _keep_unknown(self) -> None:
-        """Where no look began: for those who ask the state, as long as that can be written."""
+        """Where nothing could be seen: for those who ask the state, as long as that can be written."""
         if self._loaded is None:
             return
         options = Options(self._loaded.state_url, read_only=True, take_signals=False)
@@ -327,16 +327,14 @@ class Controller:
             async with self._open(loaded, options) as project:
                 whole = {*looked_at} == {*names}
                 looks: Looks = {}
-                try:
-                    seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
-                except ReconcilerError as failure:  # kept all the same, for those who ask the state
-                    seen = {scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at}
+                seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
                 self._look_again({*looked_at} - seen.keys())
                 self._note(seen)
                 await self.statuses.save(project, self._every_s)
                 await self._record(project, looks)
         except ReconcilerError as failure:
             self._note({scope: Seen(Status.UNKNOWN, reason_of(failure)) for scope in looked_at})
+            await self._keep_unknown()
             return
         if tasks is None or loaded.section.mode == "observe":
             return

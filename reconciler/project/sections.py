@@ -62,6 +62,10 @@ ALLOWED = {  # by pattern, in words
 }
 
 
+# A section with all its defaults. An instance here would be built with the module, and not with the file.
+_DEFAULTS: Any = Field({}, validate_default=True)
+
+
 def _not_reserved(name: str) -> str:
     """`name`, unless it is the word for no environment."""
     if name == BASE:
@@ -122,7 +126,7 @@ class PlatformSettings(Section):
     """The platform: its address, its token, and how it may be asked."""
 
     base_url: str | None = Field(None, pattern=URL)
-    token_from: TokenSource = Field({}, validate_default=True)
+    token_from: TokenSource = _DEFAULTS
     capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
     rate_limit: float | None = Field(
         1.0, gt=0, strict=False, description="Requests per second and action; null for none."
@@ -365,7 +369,7 @@ class ControllerSection(Section):
     )
 
     heartbeat: HeartbeatSection | None = Field(None, description="For an alarm when rounds end.")
-    hooks: HooksSection = Field({}, validate_default=True)
+    hooks: HooksSection = _DEFAULTS
 
     @model_validator(mode="after")
     def _fetches(self) -> "ControllerSection":
@@ -381,25 +385,25 @@ class ControllerSection(Section):
 class EnvironmentSection(Section):
     """The settings of one environment that differ. Everything else is as without an environment."""
 
-    platform: PlatformSettings = Field({}, validate_default=True)
-    state: StateSetting = Field({}, validate_default=True)
-    execution: ExecutionSettings = Field({}, validate_default=True)
+    platform: PlatformSettings = _DEFAULTS
+    state: StateSetting = _DEFAULTS
+    execution: ExecutionSettings = _DEFAULTS
 
 
 class Settings(Section, Guarded):
     """The whole file."""
 
-    platform: PlatformSettings = Field({}, validate_default=True)
+    platform: PlatformSettings = _DEFAULTS
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
-    state: StateSetting = Field({}, validate_default=True)
+    state: StateSetting = _DEFAULTS
     manifests: list[str] = ["manifests"]
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
-    execution: ExecutionSettings = Field({}, validate_default=True)
-    secrets: SecretsSettings = Field({}, validate_default=True)
-    approvals: ApprovalSettings = Field({}, validate_default=True)
-    agents: AgentSettings = Field({}, validate_default=True)
+    execution: ExecutionSettings = _DEFAULTS
+    secrets: SecretsSettings = _DEFAULTS
+    approvals: ApprovalSettings = _DEFAULTS
+    agents: AgentSettings = _DEFAULTS
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
-    controller: ControllerSection = Field({}, validate_default=True)
+    controller: ControllerSection = _DEFAULTS
     prices: str | None = Field(
         None, pattern=SIGNERS_FILE, description="CSV file of prices, for `plan` and `inventory`."
     )

@@ -22,7 +22,7 @@ from reconciler.core.words import counted
 from reconciler.state.durable import make_private
 from reconciler.state.store import WHOLE_STATE, State, refuse_beside_traces
 
-_SEALED = re.compile("enc-[A-Za-z0-9_-]{64,}")  # as older programs named the scopes of an encrypted state
+SEALED_NAME = "enc-[A-Za-z0-9_-]{64,}"  # as older programs named the scopes of an encrypted state
 Ends = Mapping[str, tuple[int, str]]  # by scope: how many journal entries, and the newest one's hash
 
 
@@ -176,7 +176,7 @@ def _read(file: Path) -> Mark | None:
     try:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         ends = {scope: (int(n), str(hash)) for line in lines for scope, (n, hash) in line["ends"].items()}
-        readable = {scope: end for scope, end in ends.items() if not _SEALED.fullmatch(scope)}
+        readable = {scope: end for scope, end in ends.items() if not re.fullmatch(SEALED_NAME, scope)}
         return Mark(file, lines[0]["place"], readable)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None

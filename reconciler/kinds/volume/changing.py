@@ -112,8 +112,11 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     if stale is not None:
         running = [item.id for item in snapshots.listed(subject) if item.progress == "running"]
         reasons.append(f"{stale}, but one is being taken" if running else stale)
-        take = snapshots.await_one(subject, running[-1]) if running else None
-        steps.append(take or snapshots.take(subject, keep=grow is not None))
+        steps.append(
+            snapshots.await_one(subject, running[-1])
+            if running
+            else snapshots.take(subject, keep=grow is not None)
+        )
     elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
         steps.append(snapshots.take_before(subject))
     if any(step.mutates for step in steps):
@@ -206,6 +209,7 @@ def _grown_gb(subject: Subject) -> int | None:
         return None
     if live.state != "created" or used * 100 < grow.at * total or not _has_grown(subject):
         return None
+    # Rounded up, in whole numbers: no float holds a size of any number of digits.
     step_gb = min(-(-live.size_gb * grow.by // 100), grow.most_gb_per_day - subject.extended_gb)
     after_gb = min(live.size_gb + step_gb, size.max)
     return after_gb if after_gb > live.size_gb else None

@@ -16,9 +16,10 @@ from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, Row, StateDump, chained
 from reconciler.state.encryption import problems
 from reconciler.state.encryption.cipher import Cipher, NotOurs
+from reconciler.state.marks import SEALED_NAME
 
 MAGIC = b"reconcile encrypted state\n"  # begins what stands in the place of the key of fingerprints
-_TOKEN = re.compile(r"(?:Enc[a-p]{16}/)?(enc-[A-Za-z0-9_-]{64,})")
+_TOKEN = re.compile(f"(?:Enc[a-p]{{16}}/)?({SEALED_NAME})")
 
 
 def is_older(key: bytes) -> bool:
