@@ -34,6 +34,8 @@ class CopiesJson(Json, frozen=True):
 
 
 class ItemJson(Json, frozen=True, kw_only=True):
+    """One object of the platform, whether or not anybody declared it. Prices are per month."""
+
     kind: str
     id: str
     name: str | None
@@ -61,12 +63,16 @@ class ItemJson(Json, frozen=True, kw_only=True):
 
 
 class UnpricedJson(Json, frozen=True):
+    """Objects of one kind and region that the price file does not name."""
+
     kind: str
     region: str
     count: Whole
 
 
 class InventoryJson(Json, frozen=True, kw_only=True):
+    """All objects that the token can read, of the kinds that can be listed."""
+
     format_version: Literal["1"]
     context: ContextJson
     objects: tuple[ItemJson, ...]

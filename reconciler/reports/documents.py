@@ -60,6 +60,8 @@ _Seconds = Annotated[float, Meta(ge=0)]
 
 
 class CellJson(Json, frozen=True):
+    """The end of a run whose first call of `step` suffered `fault`. `duration_s`: in seconds."""
+
     step: Annotated[str | None, says("null: the clean run.")]
     fault: _Fault
     end: End
@@ -79,6 +81,8 @@ class CellJson(Json, frozen=True):
 
 
 class UnrehearsedJson(Json, frozen=True):
+    """A resource that has no twin, and the reason."""
+
     address: AddressText
     because: str
 
@@ -122,6 +126,8 @@ class RehearsalJson(Json, frozen=True):
 
 
 class ItemJson(Json, frozen=True):
+    """One event of a forecast, such as a full volume or a snapshot that expires."""
+
     address: AddressText
     what: str
     when: Annotated[Moment | None, says("Since when; null where nobody can tell.")]
@@ -135,6 +141,8 @@ class ItemJson(Json, frozen=True):
 
 
 class ForecastJson(Json, frozen=True):
+    """The events until a later moment, if nobody intervenes."""
+
     at: Moment
     after_apply: Annotated[bool, says("The plan is carried out before.")]
     items: tuple[ItemJson, ...]
@@ -148,6 +156,8 @@ class ForecastJson(Json, frozen=True):
 
 
 class BudgetJson(Json, frozen=True):
+    """The requests that an apply needs, where a rate limit holds for any of them."""
+
     requests: Annotated[Whole, says("How many were needed at least.")]
     limited_s: Annotated[_Seconds, says("How long the limits alone take for them, if answers come at once.")]
 
@@ -160,6 +170,8 @@ class BudgetJson(Json, frozen=True):
 
 
 class SummaryJson(Json, frozen=True):
+    """The number of changes by action. A change counts once for each of its actions."""
+
     create: Whole
     restore: Whole
     adopt: Whole
@@ -185,6 +197,8 @@ class SummaryJson(Json, frozen=True):
 
 
 class UnmanagedJson(Json, frozen=True):
+    """A field that no manifest names and that changed since we last saw it. `before`: as it was then."""
+
     address: AddressText
     path: str
     before: Any
@@ -203,6 +217,8 @@ class UnmanagedJson(Json, frozen=True):
 
 
 class _Planned(Json, frozen=True, kw_only=True):
+    """Keys that a plan and its apply have in common."""
+
     format_version: Literal["1"]
     context: Annotated[ContextJson, says("What the plan is about.")]
     changes: Annotated[
@@ -220,6 +236,8 @@ class _Planned(Json, frozen=True, kw_only=True):
 
 
 class PlanJson(_Planned, frozen=True, kw_only=True):
+    """A plan: what differs, and the calls that end the difference."""
+
     digest: Annotated[str, says(_DIGEST), Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
     rehearsal: Annotated[RehearsalJson | None, says("With --rehearse: how each call ends.")] = None
     forecast: Annotated[ForecastJson | None, says("With --at: what will have come to pass.")] = None
@@ -251,6 +269,11 @@ class PlanJson(_Planned, frozen=True, kw_only=True):
 
 
 class ApplyJson(_Planned, frozen=True, kw_only=True):
+    """An apply: its plan, and the outcome of each call.
+
+    `ended`: absent if it ran to its end. `head`: of the state afterwards; absent where it is not known.
+    """
+
     results: tuple[ResultJson, ...]
     ended: Literal["done", "declined", "refused"] | None = None
     head: str = ""
@@ -280,6 +303,8 @@ class ApplyJson(_Planned, frozen=True, kw_only=True):
 
 
 class DriftJson(Json, frozen=True, kw_only=True):
+    """Drift: what changed on the platform. It has no steps, as nothing is sent."""
+
     format_version: Literal["1"]
     context: ContextJson
     changes: tuple[ChangeJson, ...]
@@ -319,7 +344,11 @@ class DriftJson(Json, frozen=True, kw_only=True):
 
 
 class ProblemsJson(Json, frozen=True, kw_only=True):
-    # Of a validation, and of a failure.
+    """Diagnostics alone: of a validation, or of a run that failed before it had a plan.
+
+    `changed` and `dependants`: addresses, with --changed-since only.
+    """
+
     format_version: Literal["1"]
     diagnostics: tuple[DiagnosticJson, ...]
     environments: tuple[str, ...] = ()
@@ -385,7 +414,8 @@ def _plan(document: _Planned | DriftJson, steps: Sequence[StepJson] = ()) -> Pla
 
 
 class NodeJson(Json, frozen=True):
-    # `level` counts from 1.
+    """A resource in the graph. `level`: from 1; what it needs has lower ones. `count`: of its objects."""
+
     key: str
     kind: str
     app: str | None

@@ -47,8 +47,7 @@ def says(description: str) -> Meta:
 
 
 class Json(Struct, frozen=True, omit_defaults=True):
-    # Unknown keys are left out when it is read: any version may add some.
-    pass
+    """A part of a document. Unknown keys are ignored when it is read: any version may add some."""
 
 
 class _Holds(Protocol[Value]):
@@ -61,6 +60,8 @@ def values(found: Iterable[_Holds[Value]]) -> tuple[Value, ...]:
 
 
 class ContextJson(Json, frozen=True):
+    """As a `Context`. `revision`: 7 to 64 hexadecimal digits. `at`: with its offset from UTC."""
+
     environment: Short
     platform: Short | None
     state: Short
@@ -79,11 +80,15 @@ class ContextJson(Json, frozen=True):
 
 
 class PriceJson(Json, frozen=True):
+    """The change of the monthly price, in the unit of the price file."""
+
     monthly: Annotated[Decimal, says("By how much a month gets dearer; without the copies of data.")]
     unpriced: Annotated[tuple[AddressText, ...], says("Those whose price is not known.")] = ()
 
 
 class CommandJson(Json, frozen=True):
+    """A command that a person may run next."""
+
     argv: Annotated[tuple[str, ...], Meta(min_length=2), says("Words in capitals are to be filled in.")]
 
     @classmethod
@@ -100,6 +105,8 @@ def position(span: Span | None) -> dict[str, Any]:
 
 
 class DiagnosticJson(Json, frozen=True):
+    """A problem or a remark. `code`: permanent, for `reconcile explain`. Lines and columns count from 1."""
+
     code: str
     severity: Severity
     message: str
@@ -155,6 +162,8 @@ class FieldJson(Json, frozen=True):
 
 
 class ChangeJson(Json, frozen=True):
+    """A resource that needs something. `impact`: the gravest consequence. `id`: absent before it exists."""
+
     address: AddressText
     action: Action
     fields: tuple[FieldJson, ...]
@@ -177,24 +186,30 @@ class ChangeJson(Json, frozen=True):
         return Change(address, self.action, fields, *said)
 
 
-class _AtLeast(Json, frozen=True):
+class AtLeastJson(Json, frozen=True):
+    """The least number that ends the wait."""
+
     at_least: int
 
 
-class _Wait(Json, frozen=True):
+class WaitJson(Json, frozen=True):
+    """The condition after a call: a GET of `path` until `field` has one of the values, or is large enough."""
+
     path: str
     field: str
-    until: tuple[Any, ...] | _AtLeast
+    until: tuple[Any, ...] | AtLeastJson
     timeout_s: int
 
     @classmethod
     def of(cls, wait: Wait) -> Self:
         least, path = wait.until.at_least, str(wait.read.path)
-        until = wait.until.any_of if least is None else _AtLeast(least)
+        until = wait.until.any_of if least is None else AtLeastJson(least)
         return cls(path, wait.until.field, until, wait.timeout_s)
 
 
-class _Owes(Json, frozen=True):
+class OwesJson(Json, frozen=True):
+    """Work that the call may leave; the answer's boolean at `when` tells."""
+
     work: str
     when: str
 
@@ -204,6 +219,8 @@ class _Owes(Json, frozen=True):
 
 
 class StepJson(Json, frozen=True):
+    """One call, and the wait after it. Values of secrets and of later answers are placeholders."""
+
     id: str
     address: AddressText
     method: Annotated[Method, says("A GET sends nothing: the step only waits.")]
@@ -214,8 +231,8 @@ class StepJson(Json, frozen=True):
         None
     )
     for_each: Annotated[str | None, says("One call for each key of this mapping.")] = None
-    wait: _Wait | None = None
-    owes: _Owes | None = None
+    wait: WaitJson | None = None
+    owes: OwesJson | None = None
     if_owed: Annotated[str | None, says("Only sent if this machine still owes a restart.")] = None
     unless_recorded: Annotated[str | None, says("Not sent if this field is recorded already.")] = None
     lane: Annotated[str, says("Steps of one lane run one after another.")] = ""
@@ -232,8 +249,8 @@ class StepJson(Json, frozen=True):
             step.after,
             call.service if call.service != PLATFORM else None,
             str(step.for_each.over) if step.for_each is not None else None,
-            _Wait.of(step.wait) if step.wait is not None else None,
-            _Owes.of(owes) if owes is not None else None,
+            WaitJson.of(step.wait) if step.wait is not None else None,
+            OwesJson.of(owes) if owes is not None else None,
             step.if_owed.machine if step.if_owed else None,
             guard.field if isinstance(guard, UnlessRecorded) else None,
             step.lane,
@@ -245,6 +262,8 @@ class StepJson(Json, frozen=True):
 
 
 class OwedJson(Json, frozen=True):
+    """Work that a call left behind. `certainty`: `unknown` where no answer told whether it is owed."""
+
     address: AddressText
     work: str
     because: str
@@ -265,6 +284,8 @@ class OwedJson(Json, frozen=True):
 
 
 class MoveJson(Json, frozen=True, rename={"source": "from", "target": "to"}):
+    """A record that gets another address. Nothing is sent."""
+
     source: str
     target: str
     id: str
@@ -275,6 +296,8 @@ class MoveJson(Json, frozen=True, rename={"source": "from", "target": "to"}):
 
 
 class ResultJson(Json, frozen=True):
+    """The outcome of one step. `error`: also the reason of a step that was skipped."""
+
     address: AddressText
     step: str
     outcome: OutcomeWord

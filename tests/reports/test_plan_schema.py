@@ -104,7 +104,7 @@ def test_later_versions_may_say_more() -> None:
 
 
 def test_every_action_of_a_change_has_its_count() -> None:
-    assert set(plan_schema()["properties"]["summary"]["properties"]) == {
+    assert set(plan_schema()["$defs"]["SummaryJson"]["properties"]) == {
         *(each.value for each in Action),
         "waits",
     }
@@ -113,4 +113,4 @@ def test_every_action_of_a_change_has_its_count() -> None:
 def test_the_published_schema_is_the_current_one() -> None:
     """Write it anew: `reconcile schema plan --out docs/plan.schema.json`."""
     published = Path(ROOT / "docs/plan.schema.json").read_text(encoding="utf-8")
-    assert json.loads(published) == plan_schema()
+    assert json.loads(published) == json.loads(json.dumps(plan_schema()))

@@ -30,7 +30,7 @@ def closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {name: closed(each) for name, each in schema.items()}
-    return {"additionalProperties": False, **found} if schema.get("type") == "object" else found
+    return {"additionalProperties": False, **found} if "properties" in schema else found
 
 
 SARIF_TEXT = json.loads(Path(__file__).with_name("sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
