@@ -7,12 +7,13 @@ from typing import Any, cast
 import pytest
 
 from reconciler.core.errors import LeaseLost, StoreError
+from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.log import head as heads
-from reconciler.state.log import reading, root, scopes
+from reconciler.state.log import reading, root, scopes, segments
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
-from reconciler.state.log.damage import Damaged
+from reconciler.state.log.damage import Contradiction, Damaged, Gone
 from reconciler.state.log.leases import Leases
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, Wanted, validate
 from reconciler.state.log.scopes import Scopes
@@ -98,6 +99,58 @@ def advance(store: LogStore, *names: str, **data: Any) -> None:
         seen, wanted = known.seen(name), Wanted(name, [encode_entry(entry(Event.DECIDED, **data))], (), ())
         change = validate(seen.marks, lambda address: None, lambda address: None, wanted, known.nonce())
         assert known.advance(seen, [change])
+
+
+async def test_a_scope_that_is_lost_from_memory_while_it_is_written_is_whole_again(
+    store: LogStore, bucket: Meanwhile, state: MemoryState
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease.of("shop"), [], [record(DATA)])
+    head, objects = layout_of(store).head("shop"), MemoryBucket(state)
+
+    def fail_to_read_again() -> None:
+        found = objects.get(head)
+        assert found is not None
+        objects.delete(head)
+        with pytest.raises(Gone):
+            scopes_of(store).read_again(["shop"])
+        objects.create(head, found.body)
+
+    bucket.folder, bucket.act, bucket.after = "/heads/", fail_to_read_again, True
+    more = Address("Volume", "more", "shop")
+    await store.commit(lease.of("shop"), [], [record(more)])
+    assert bucket.times == 0
+    assert set((await store.load()).records) == {DATA, more}
+
+
+async def test_no_scope_is_shown_that_is_lost_from_memory_at_that_moment(
+    store: LogStore, state: MemoryState
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease.of("shop"), [], [record(DATA)])
+    known = scopes_of(store)
+    with known.of("shop").lock:
+        known._forget(known.of("shop"))
+    with pytest.raises(Contradiction):
+        reading.state_of(known, "lineage", ["shop"])
+
+
+async def test_a_file_that_was_merged_meanwhile_costs_nothing_that_is_known(
+    store: LogStore, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease.of("shop"), [], [record(DATA)])
+    watcher = other(state)
+    assert DATA in (await watcher.load()).records
+    monkeypatch.setattr(segments, "TAIL_BYTES", 1)
+    for name in ("a", "b", "c"):
+        await store.commit(lease.of("shop"), [], [record(Address("Volume", name, "shop"))])
+    known = scopes_of(watcher)
+    for key in MemoryBucket(state).list(layout_of(store).segment("shop", "")):
+        MemoryBucket(state).delete(key)
+    with pytest.raises(Gone):
+        known.refresh(["shop"])
+    assert set(known.of("shop").folded.records) == {DATA}
 
 
 async def test_a_scope_whose_head_is_gone_is_not_taken(store: LogStore, state: MemoryState) -> None:

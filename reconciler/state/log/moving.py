@@ -34,8 +34,7 @@ def dump(opened: Opened, known: Root) -> StateDump:
     chains: dict[str, list[Row]] = {}
     heads = {}
     for name in sorted(known.scopes):
-        scope = opened.scopes.of(name)
-        with scope.lock:
+        with opened.scopes.reading(name) as scope:
             head, tail = scope.head, scope.tail
             records |= {
                 record.address: Body(record.serial, record.body) for record in scope.folded.stored.values()

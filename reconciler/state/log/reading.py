@@ -15,12 +15,11 @@ from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
 
 def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
-    """All that is known of these scopes."""
+    """All that is known of these scopes. Raises Contradiction where one is read again at this moment."""
     records: dict[Address, StateRecord] = {}
     marks: dict[str, ScopeSummary] = {}
     for name in sorted(names):
-        scope = scopes.of(name)
-        with scope.lock:
+        with scopes.reading(name) as scope:
             count = len(records) + len(scope.folded.records)
             records.update(scope.folded.records)
             marks[name] = scope.folded.marks

@@ -1,7 +1,7 @@
 """What one process knows of the scopes of a state: as of which head, and what that amounts to."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import RLock
@@ -78,6 +78,18 @@ class Scopes:
             new = Head(name, self._begin.hash).of(self._begin)
             self._known.setdefault(name, Scope(new, ScopeState(self._begin)))
         return self._known[name]
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Scope]:
+        """A scope that has a head; nobody changes it meanwhile.
+
+        Raises Contradiction where another thread is about to read it again, and nothing is known of it.
+        """
+        scope = self.of(name)
+        with scope.lock:
+            if not scope.tag:
+                raise Contradiction(f"the head of `{name}` is read again")
+            yield scope
 
     @property
     def known(self) -> Mapping[str, Scope]:
@@ -157,7 +169,7 @@ class Scopes:
             return False
         scope = self.of(head.scope)
         with scope.lock:
-            if head.serial > scope.head.serial:  # else it was read meanwhile
+            if (scope.head.serial, scope.tag == "") == (seen.head.serial, seen.tag == ""):  # not read since
                 for change, marks in changes:
                     scope.folded.take(change, marks)
                 scope.head, scope.tag, scope.tail = head, outcome.tag, tail
@@ -239,10 +251,9 @@ class Scopes:
         return changes
 
     def _fold(self, folded: ScopeState, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
-        """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
-        before = folded.marks.changes
+        """Bring `folded` to `head`. Where `head` is damaged, it is as empty as at first."""
+        base, earlier = self._files.since(head, folded.marks.changes, head.changes - len(tail))
         try:
-            base, earlier = self._files.since(head, before, head.changes - len(tail))
             if base is not None:
                 folded.marks, folded.stored, folded.records = base.marks, base.stored, base.records
             known = folded.marks.changes
@@ -252,7 +263,7 @@ class Scopes:
                 folded.take(change, read(folded.marks, folded.stored.get, change, name))
             if not head.fits(folded.marks):
                 raise Damaged(f"the head of `{name}` does not fit its journal and records")
-        except (Gone, Damaged):
+        except Damaged:
             self._forget(self.of(name))
             raise
         return changes
