@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,6 +114,33 @@ async def test_long_lists_are_cut_unless_all_are_asked_for(reconcile: Command) -
     assert (len(short["report"]["changes"]), short["left_out"]["changes"]) == (20, 30)
     assert len(whole["report"]["changes"]) == 30
     assert "left_out" not in whole
+
+
+async def test_the_history_of_one_run_is_shown_and_all_of_a_list_where_it_is_asked_for(
+    reconcile: Command,
+) -> None:
+    async with session(reconcile.root) as client:
+        (run,) = (await call(client, "history", full=True))["report"]["runs"]
+        for what in (run["id"], run["id"][:8]):
+            answer = await call(client, "history", what=what)
+            assert answer["exit_code"] == 0, answer
+            assert "Volume/shop/data" in json.dumps(answer["report"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_one_signal_ends_the_server_although_its_client_stays(reconcile: Command, number: int) -> None:
+    line = [sys.executable, "-m", "reconciler", "mcp"]
+    async with await anyio.open_process(line, cwd=reconcile.root, stderr=None) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        await server.stdin.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        await server.stdout.receive()  # it serves
+        server.send_signal(number)
+        with anyio.move_on_after(10) as late:
+            assert await server.wait() == 128 + number
+        if late.cancelled_caught:
+            server.kill()
+    assert not late.cancelled_caught
 
 
 async def test_no_secret_is_in_an_answer(reconcile: Command) -> None:
