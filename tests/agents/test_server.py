@@ -128,7 +128,9 @@ async def test_the_history_of_one_run_is_shown_and_all_of_a_list_where_it_is_ask
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_one_signal_ends_the_server_although_its_client_stays(reconcile: Command, number: int) -> None:
+async def test_one_signal_ends_the_server_although_its_client_stays(
+    reconcile: Command, number: signal.Signals
+) -> None:
     line = [sys.executable, "-m", "reconciler", "mcp"]
     async with await anyio.open_process(line, cwd=reconcile.root, stderr=None) as server:
         assert server.stdin is not None
