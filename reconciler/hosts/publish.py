@@ -192,7 +192,7 @@ class _Publication:
             raise ReconcilerError(
                 "the git host does not say whom the token belongs to", help="pass --author NAME"
             )
-        return [comment for comment in marked_ones if comment.author == author]
+        return [comment for comment in marked_ones if comment.author.casefold() == author.casefold()]
 
     def _must_ask(self, current: Comment | None) -> bool:
         """Whether only the host can say what the head of the pull request is.

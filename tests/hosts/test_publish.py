@@ -175,6 +175,14 @@ def test_an_app_whose_name_nobody_can_ask_leaves_one_comment() -> None:
 
 
 @each_host
+def test_the_name_of_an_author_may_be_given_in_any_case(world: World) -> None:
+    shown(world, plan(later_s=9))
+    assert shown(world, plan(changes=1), author=world.author.upper()).action == "stale"
+    assert shown(world, plan(later_s=19, changes=1), author=world.author.upper()).action == "updated"
+    assert len(world.comments) == 1
+
+
+@each_host
 def test_new_keeps_the_history_and_folds_it(world: World) -> None:
     shown(world, plan())
     done = shown(world, plan(later_s=1, changes=1), keeps_history=True)
