@@ -316,19 +316,20 @@ async def show(
         headers = host.headers(job.token)
         client = host(Requests(transport, job.api, headers, token=job.token, clock=clock, tell=tell), job)
         done = await publish(client, draft, author)
+        page = done.url if is_link(done.url) else ""  # the host's word, which is printed
         status = state_of(reports) if sets_status and done.commit else None
         if status is not None:
             said = said_of(reports, client.most_said)
-            url = next(filter(is_link, (details_url, done.url)), "")
+            url = details_url if is_link(details_url) else page
             try:
                 await client.set_status(done.commit, status, f"reconcile/{environment}", said, url)
             except ReconcilerError as failure:
                 raise ReconcilerError(
-                    f"the comment is written{f' ({done.url})' if done.url else ''}, but no status is set: "
+                    f"the comment is written{f' ({page})' if page else ''}, but no status is set: "
                     f"{failure.message}",
                     help=failure.help or "pass --no-status, or run the same command again",
                 ) from None
-    return Shown(environment, done.action, done.url, status)
+    return Shown(environment, done.action, page, status)
 
 
 def _environment(contexts: Sequence[Context], given: str) -> str:

@@ -436,6 +436,14 @@ def test_a_host_that_repeats_the_token_does_not_bring_it_into_a_message(hub: Wor
         hub.faults.clear()
 
 
+def test_an_address_that_is_no_link_for_people_is_not_shown(hub: World) -> None:
+    url = "https://git.example/\x1b[2J\nStatus: success"
+    made = {"id": 1, "body": "", "user": {"login": hub.author}, "html_url": url}
+    hub.faults.append(Fault("POST", "/comments", 201, body=made))
+    done = shown(hub, plan())
+    assert (done.action, done.url, done.status) == ("created", "", "success")
+
+
 def test_a_redirect_is_not_followed_and_the_token_goes_nowhere_else(hub: World) -> None:
     with serving("github") as other:
         hub.faults.append(Fault("GET", "/", 301, {"location": f"{other.api}/x"}, {"message": "Moved"}))
