@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.publish import Shown, is_of, run_of, show
@@ -394,6 +395,37 @@ def test_a_limit_that_lasts_too_long_is_told_of(hub: World) -> None:
     with pytest.raises(ReconcilerError, match="3000 s more") as refused:
         shown(hub, plan())
     assert "again in 3000 s" in refused.value.help
+
+
+@each_host
+@pytest.mark.parametrize("limited", ["comment", "status"])
+def test_a_run_that_waited_for_a_limit_leaves_what_a_newer_one_wrote_meanwhile(
+    world: World, limited: str
+) -> None:
+    class Meanwhile(SimulatedClock):
+        """A newer run, of a plan that failed, does its work while this one sleeps."""
+
+        async def sleep(self, seconds: float) -> None:
+            about = replace(context(at=NOW + timedelta(seconds=9)), revision=HEAD)
+            newer = PlanReport(plan=replace(EMPTY, context=about), diagnostics=(error("failed", "no"),))
+            await show(job(world), [newer], nonce=next(nonces), clock=SimulatedClock())
+            await super().sleep(seconds)
+
+    shown(world, plan())
+    writes = {"github": "PATCH", "gitea": "PATCH", "gitlab": "PUT"}
+    method, path = ("POST", "/statuses") if limited == "status" else (writes[world.kind], "")
+    world.faults.append(Fault(method, path, 429, {"retry-after": "30"}))
+    done = shown(world, plan(later_s=5, changes=1), clock=Meanwhile())
+    assert (done.action, done.status) == ("stale", None)
+    (body,) = current(world)
+    assert run_of(body).at == NOW + timedelta(seconds=9)
+    assert world.statuses[-1]["state"] in ("failure", "failed")
+
+
+def test_a_status_after_a_wait_is_that_of_the_comment_that_was_made(hub: World) -> None:
+    hub.faults.append(Fault("POST", "/statuses", 429, {"retry-after": "30"}))
+    done = shown(hub, plan())
+    assert (done.action, done.status, len(hub.statuses)) == ("created", "success", 1)
 
 
 def test_limits_are_waited_for_up_to_a_bound_in_all(hub: World) -> None:
