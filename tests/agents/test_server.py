@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from reconciler.agents import guide
+from reconciler.agents.server import Tools
 from reconciler.demo.shop import platform
 from tests.demo.project import empty, shop
 from tests.inprocess import Command
@@ -143,6 +145,25 @@ async def test_one_signal_ends_the_server_although_its_client_stays(
         if late.cancelled_caught:
             server.kill()
     assert not late.cancelled_caught
+
+
+async def test_an_agent_that_calls_many_tools_at_once_takes_few_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[int] = [0]
+
+    async def run_process(*_: Any, **__: Any) -> Any:
+        running.append(running[-1] + 1)
+        await anyio.sleep(0.01)
+        running.append(running[-1] - 1)
+        return CompletedProcess("", 0, b"{}")
+
+    monkeypatch.setattr(anyio, "run_process", run_process)
+    tools = Tools(tmp_path, {})
+    async with anyio.create_task_group() as calls:
+        for _ in range(40):
+            calls.start_soon(tools.validate)
+    assert (len(running), max(running)) == (81, 4)
 
 
 async def test_no_secret_is_in_an_answer(reconcile: Command) -> None:
