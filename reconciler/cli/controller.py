@@ -235,7 +235,7 @@ def suspend(chosen: ChosenState, scope: str = argument()) -> int:
     return DONE
 
 
-@verb("resume", *options.DECIDES, of=controller, report=None)
+@verb("resume", *options.DECIDES, of=controller, report=None, by_people=True)
 def resume(chosen: ChosenState, scope: str = argument()) -> int:
     """Look at SCOPE again."""
     _order(chosen, scope, suspended=None, now=_now())

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from reconciler.cli.signals import noted, signalled
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.extras import require_extra
 
@@ -16,5 +17,7 @@ def mcp() -> int:
     require_extra("mcp", "the server for agents")
     from reconciler.agents.server import server  # needs the extra
 
-    server(Path.cwd(), os.environ).run("stdio")
+    # The protocol's reader waits for stdin in a thread that no signal reaches. Verbs under way only read.
+    with noted(lambda: os._exit(signalled(DONE))):
+        server(Path.cwd(), os.environ).run("stdio")
     return DONE

@@ -16,9 +16,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reconciler.controller.metrics import Collector
 from reconciler.controller.status import ScopeStatus, Status, View
+from reconciler.core.listening import HeadInTime, ShortHead
 
 Views = Callable[[], Sequence[View]]
 Runs = Callable[[], Awaitable[Mapping[str, str]]]  # the last ones: a line by id
@@ -114,9 +116,21 @@ def _as_data(template: Template, views: Sequence[View]) -> str:
     return "\n".join(f"data: {line}" for line in html.splitlines())
 
 
+class _Connection(HeadInTime, ShortHead, HttpToolsProtocol):
+    """A connection of uvicorn, whose heads are short and come in time."""
+
+
 async def serve(listener: socket.socket, app: Starlette) -> None:
     """Serve until it is cancelled."""
-    config = Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_END_S)
-    config.limit_concurrency = _MOST
+    config = Config(
+        app,
+        http=_Connection,
+        lifespan="off",
+        log_config=None,
+        log_level="error",  # strangers write no line by a request that is not valid
+        access_log=False,
+        limit_concurrency=_MOST,
+        timeout_graceful_shutdown=_END_S,
+    )
     server = Server(config)
     await server._serve(sockets=[listener])  # signals are the controller's

@@ -1,14 +1,18 @@
 """What a process that serves HTTP needs: a socket, the signals that end it, and limits for callers."""
 
+import asyncio
 import signal
 import socket
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError
 
+HEAD_S = 10.0  # for a request line and its headers
+_MOST_HEAD = 64 * 1024  # bytes, and what comes with its end
 _BACKLOG = 1024
 _BURST_S = 2.0
 _MOST_ADDRESSES = 1024
@@ -40,6 +44,62 @@ class Allowance:
         most, now = self._rate * _BURST_S, self._clock.monotonic()
         left, since = self._buckets.get(address, (most, now))
         return min(most, left + (now - since) * self._rate)
+
+
+class HeadInTime(asyncio.Protocol):
+    """Comes before uvicorn's protocol among the bases of a class: ends a connection without a whole head of
+    a request in time. It would keep its place among the connections for ever.
+    """
+
+    cycle: Any  # of uvicorn: the newest request and its answer
+    transport: asyncio.Transport
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._wait_for_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self._due is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait_for_a_head()
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_a_head(self) -> None:
+        self._due = asyncio.get_running_loop().call_later(HEAD_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+
+class ShortHead(asyncio.Protocol):
+    """Comes before uvicorn's protocol over httptools, which takes heads of any length: at most 64 KiB."""
+
+    transport: asyncio.Transport
+    _head: int | None = None  # bytes of a head that has not ended
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head is None or self.transport.is_closing():
+            return
+        self._head += len(data)
+        if self._head > _MOST_HEAD:
+            self.send_400_response("The request's head is too long.")  # type: ignore[attr-defined]  # uvicorn's
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()  # type: ignore[misc]  # uvicorn's
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()  # type: ignore[misc]  # uvicorn's
 
 
 @contextmanager

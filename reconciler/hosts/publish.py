@@ -10,7 +10,7 @@ only the beginning of a comment counts.
 import html
 import re
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.host import HOSTS, Comment, Host, PullRequest, State
 from reconciler.hosts.job import Job
-from reconciler.hosts.requests import Requests, Unknown
+from reconciler.hosts.requests import Requests, Unknown, Waited
 from reconciler.project.sections import ENVIRONMENT
 from reconciler.reports import verdict
 from reconciler.reports.escape import visible
@@ -192,7 +192,7 @@ class _Publication:
             raise ReconcilerError(
                 "the git host does not say whom the token belongs to", help="pass --author NAME"
             )
-        return [comment for comment in marked_ones if comment.author == author]
+        return [comment for comment in marked_ones if comment.author.casefold() == author.casefold()]
 
     def _must_ask(self, current: Comment | None) -> bool:
         """Whether only the host can say what the head of the pull request is.
@@ -315,20 +315,25 @@ async def show(
         host = HOSTS[job.host]
         headers = host.headers(job.token)
         client = host(Requests(transport, job.api, headers, token=job.token, clock=clock, tell=tell), job)
-        done = await publish(client, draft, author)
-        status = state_of(reports) if sets_status and done.commit else None
-        if status is not None:
-            said = said_of(reports, client.most_said)
-            url = next(filter(is_link, (details_url, done.url)), "")
-            try:
-                await client.set_status(done.commit, status, f"reconcile/{environment}", said, url)
-            except ReconcilerError as failure:
-                raise ReconcilerError(
-                    f"the comment is written{f' ({done.url})' if done.url else ''}, but no status is set: "
-                    f"{failure.message}",
-                    help=failure.help or "pass --no-status, or run the same command again",
-                ) from None
-    return Shown(environment, done.action, done.url, status)
+        action: Action = "unchanged"
+        while True:
+            with suppress(Waited):  # a newer run may have written while this one waited: decide again
+                done = await publish(client, draft, author)
+                action = done.action if done.action != "unchanged" else action
+                page = done.url if is_link(done.url) else ""  # the host's word, which is printed
+                status = state_of(reports) if sets_status and done.commit else None
+                if status is not None:
+                    said = said_of(reports, client.most_said)
+                    url = details_url if is_link(details_url) else page
+                    try:
+                        await client.set_status(done.commit, status, f"reconcile/{environment}", said, url)
+                    except ReconcilerError as failure:
+                        raise ReconcilerError(
+                            f"the comment is written{f' ({page})' if page else ''}, but no status is set: "
+                            f"{failure.message}",
+                            help=failure.help or "pass --no-status, or run the same command again",
+                        ) from None
+                return Shown(environment, action, page, status)
 
 
 def _environment(contexts: Sequence[Context], given: str) -> str:

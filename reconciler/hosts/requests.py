@@ -28,6 +28,10 @@ class HostRefused(ReconcilerError):
         self.status = status
 
 
+class Waited(Exception):
+    """A write was not sent because of a rate limit, which is over now. Others may have written meanwhile."""
+
+
 class Unknown(ReconcilerError):
     """The outcome of a request that must not be repeated is unknown."""
 
@@ -91,7 +95,7 @@ class Requests:
         raise AssertionError("the last attempt returns or raises")
 
     async def _admitted(self, method: Method, path: str, body: Mapping[str, Any] | None) -> Answer:
-        """The first answer that is not about a rate limit."""
+        """The first answer that is not about a rate limit. Raises Waited instead of a write after a wait."""
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         while True:
@@ -112,6 +116,8 @@ class Requests:
             self._tell(f"the git host limits requests: waiting {wait_s:.0f} s")
             self._waited_s += wait_s
             await self.clock.sleep(wait_s)
+            if method != "GET":
+                raise Waited
 
     def _limited_for(self, answer: Answer) -> float | None:
         """Seconds to wait for a rate limit; None for any other answer. GitHub uses 403 for limits, too."""

@@ -24,7 +24,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.listening import ending_signals, listening_at
+from reconciler.core.listening import ShortHead, ending_signals, listening_at
 from reconciler.sandbox import access, control
 from reconciler.sandbox.catalog import OPEN
 from reconciler.sandbox.core import Sandbox, refused
@@ -39,36 +39,17 @@ SLOWEST_BODY_S = 10.0
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 _MOST_DRIPS = 100
-_MOST_HEAD = 64 * 1024  # bytes, and what comes with its end
 _BARE = (204, 304)  # answers that HTTP forbids a body
 
 
-class Connection(HttpToolsProtocol):
+class Connection(ShortHead, HttpToolsProtocol):
     """Hands its transport to the application, which may close it, and tells it when the server is to end."""
-
-    _head: int | None = None  # bytes of a head that has not ended
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._ending = asyncio.Event()
         local = transport.get_extra_info("socket").family == socket.AF_UNIX
         self.app_state = {**self.app_state, "transport": transport, "ending": self._ending, "local": local}
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._head is None or self.transport.is_closing():
-            return
-        self._head += len(data)
-        if self._head > _MOST_HEAD:
-            self.send_400_response("The request's head is too long.")
-
-    def on_message_begin(self) -> None:
-        self._head = 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._head = None
-        super().on_headers_complete()
 
     def shutdown(self) -> None:
         self._ending.set()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import anyio
@@ -14,6 +16,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from reconciler.agents import guide
+from reconciler.agents.server import Tools
 from reconciler.demo.shop import platform
 from tests.demo.project import empty, shop
 from tests.inprocess import Command
@@ -113,6 +116,54 @@ async def test_long_lists_are_cut_unless_all_are_asked_for(reconcile: Command) -
     assert (len(short["report"]["changes"]), short["left_out"]["changes"]) == (20, 30)
     assert len(whole["report"]["changes"]) == 30
     assert "left_out" not in whole
+
+
+async def test_the_history_of_one_run_is_shown_and_all_of_a_list_where_it_is_asked_for(
+    reconcile: Command,
+) -> None:
+    async with session(reconcile.root) as client:
+        (run,) = (await call(client, "history", full=True))["report"]["runs"]
+        for what in (run["id"], run["id"][:8]):
+            answer = await call(client, "history", what=what)
+            assert answer["exit_code"] == 0, answer
+            assert "Volume/shop/data" in json.dumps(answer["report"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_one_signal_ends_the_server_although_its_client_stays(
+    reconcile: Command, number: signal.Signals
+) -> None:
+    line = [sys.executable, "-m", "reconciler", "mcp"]
+    async with await anyio.open_process(line, cwd=reconcile.root, stderr=None) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        await server.stdin.send(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        await server.stdout.receive()  # it serves
+        server.send_signal(number)
+        with anyio.move_on_after(10) as late:
+            assert await server.wait() == 128 + number
+        if late.cancelled_caught:
+            server.kill()
+    assert not late.cancelled_caught
+
+
+async def test_an_agent_that_calls_many_tools_at_once_takes_few_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[int] = [0]
+
+    async def run_process(*_: Any, **__: Any) -> Any:
+        running.append(running[-1] + 1)
+        await anyio.sleep(0.01)
+        running.append(running[-1] - 1)
+        return CompletedProcess("", 0, b"{}")
+
+    monkeypatch.setattr(anyio, "run_process", run_process)
+    tools = Tools(tmp_path, {})
+    async with anyio.create_task_group() as calls:
+        for _ in range(40):
+            calls.start_soon(tools.validate)
+    assert (len(running), max(running)) == (81, 4)
 
 
 async def test_no_secret_is_in_an_answer(reconcile: Command) -> None:

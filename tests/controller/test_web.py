@@ -4,13 +4,14 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from queue import Queue
-from socket import socket
+from socket import create_connection, socket
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 
 from reconciler.controller.status import ScopeStatus, Seen, Status, View
 from reconciler.controller.web import application, serve
+from reconciler.core import listening
 from reconciler.core.listening import listening_at
 from reconciler.drills.results import Result
 from reconciler.kinds.roles import Look
@@ -144,6 +146,31 @@ def served(views: list[View]) -> Iterator[str]:
         finally:
             loop.call_soon_threadsafe(task.cancel)
             thread.join()
+
+
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost:"])
+def test_strangers_who_send_no_head_of_a_request_take_no_place_for_long(
+    first: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "HEAD_S", 0.05)
+    with served([VIEW]) as url, ExitStack() as open_ones:
+        port = int(url.rpartition(":")[2])
+        strangers = [open_ones.enter_context(create_connection(("127.0.0.1", port), 5)) for _ in range(110)]
+        for stranger in strangers:
+            stranger.sendall(first)
+        assert [stranger.recv(1) for stranger in strangers] == [b""] * len(strangers)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+def test_a_head_without_an_end_is_cut_and_a_wrong_one_writes_no_line_into_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with served([VIEW]) as url:
+        port = int(url.rpartition(":")[2])
+        with create_connection(("127.0.0.1", port), 5) as stranger, suppress(ConnectionError):
+            stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"x: y\r\n" * 40_000)
+            assert stranger.recv(12) == b"HTTP/1.1 400"
+    assert caplog.messages == []  # all lines of a controller's log are JSON
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.publish import Shown, is_of, run_of, show
@@ -172,6 +173,14 @@ def test_an_app_whose_name_nobody_can_ask_leaves_one_comment() -> None:
         assert len(current(world)) == 1
         again = shown(world, plan(later_s=9, changes=9), of=of, author="shop-bot[bot]")
         assert again.action == "updated"
+
+
+@each_host
+def test_the_name_of_an_author_may_be_given_in_any_case(world: World) -> None:
+    shown(world, plan(later_s=9))
+    assert shown(world, plan(changes=1), author=world.author.upper()).action == "stale"
+    assert shown(world, plan(later_s=19, changes=1), author=world.author.upper()).action == "updated"
+    assert len(world.comments) == 1
 
 
 @each_host
@@ -388,6 +397,37 @@ def test_a_limit_that_lasts_too_long_is_told_of(hub: World) -> None:
     assert "again in 3000 s" in refused.value.help
 
 
+@each_host
+@pytest.mark.parametrize("limited", ["comment", "status"])
+def test_a_run_that_waited_for_a_limit_leaves_what_a_newer_one_wrote_meanwhile(
+    world: World, limited: str
+) -> None:
+    class Meanwhile(SimulatedClock):
+        """A newer run, of a plan that failed, does its work while this one sleeps."""
+
+        async def sleep(self, seconds: float) -> None:
+            about = replace(context(at=NOW + timedelta(seconds=9)), revision=HEAD)
+            newer = PlanReport(plan=replace(EMPTY, context=about), diagnostics=(error("failed", "no"),))
+            await show(job(world), [newer], nonce=next(nonces), clock=SimulatedClock())
+            await super().sleep(seconds)
+
+    shown(world, plan())
+    writes = {"github": "PATCH", "gitea": "PATCH", "gitlab": "PUT"}
+    method, path = ("POST", "/statuses") if limited == "status" else (writes[world.kind], "")
+    world.faults.append(Fault(method, path, 429, {"retry-after": "30"}))
+    done = shown(world, plan(later_s=5, changes=1), clock=Meanwhile())
+    assert (done.action, done.status) == ("stale", None)
+    (body,) = current(world)
+    assert run_of(body).at == NOW + timedelta(seconds=9)
+    assert world.statuses[-1]["state"] in ("failure", "failed")
+
+
+def test_a_status_after_a_wait_is_that_of_the_comment_that_was_made(hub: World) -> None:
+    hub.faults.append(Fault("POST", "/statuses", 429, {"retry-after": "30"}))
+    done = shown(hub, plan())
+    assert (done.action, done.status, len(hub.statuses)) == ("created", "success", 1)
+
+
 def test_limits_are_waited_for_up_to_a_bound_in_all(hub: World) -> None:
     hub.faults.append(Fault("GET", "/comments", 429, {"retry-after": "70"}, times=99))
     clock = SimulatedClock()
@@ -426,6 +466,14 @@ def test_a_host_that_repeats_the_token_does_not_bring_it_into_a_message(hub: Wor
         assert TOKEN not in refused.value.message
         assert "(sensitive)" in refused.value.message
         hub.faults.clear()
+
+
+def test_an_address_that_is_no_link_for_people_is_not_shown(hub: World) -> None:
+    url = "https://git.example/\x1b[2J\nStatus: success"
+    made = {"id": 1, "body": "", "user": {"login": hub.author}, "html_url": url}
+    hub.faults.append(Fault("POST", "/comments", 201, body=made))
+    done = shown(hub, plan())
+    assert (done.action, done.url, done.status) == ("created", "", "success")
 
 
 def test_a_redirect_is_not_followed_and_the_token_goes_nowhere_else(hub: World) -> None:

@@ -18,10 +18,9 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.listening import ending_signals
+from reconciler.core.listening import HeadInTime, ending_signals
 
 _END_S = 3
-HEAD_S = 10.0  # for a request line and its headers
 
 MakeApp = Callable[[], Starlette]
 
@@ -152,30 +151,5 @@ async def _until_a_signal(config: Config, listener: socket.socket, ready: Callab
     return ends[0]
 
 
-class _Connection(H11Protocol):
-    """Ends a connection without a whole head of a request in time: connections cost file descriptors."""
-
-    _due: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        super().connection_made(transport)
-        self._wait_for_a_head()
-
-    def data_received(self, data: bytes) -> None:
-        if self._due is None and (self.cycle is None or self.cycle.response_complete):
-            self._wait_for_a_head()
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait_for_a_head(self) -> None:
-        self._due = asyncio.get_running_loop().call_later(HEAD_S, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+class _Connection(HeadInTime, H11Protocol):
+    """A connection of uvicorn, whose heads come in time."""

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from reconciler.core import listening
 from reconciler.providers.kit import server
 
 
@@ -46,7 +47,7 @@ async def _connected(
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost:"])
 async def test_a_connection_without_a_head_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(listening, "HEAD_S", 0.05)
     async with _connected() as (reader, writer):
         writer.write(first)
         with anyio.fail_after(5):
@@ -54,7 +55,7 @@ async def test_a_connection_without_a_head_is_ended(first: bytes, monkeypatch: p
 
 
 async def test_half_a_head_after_an_answer_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(listening, "HEAD_S", 0.05)
     async with _connected() as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         with anyio.fail_after(5):
