@@ -168,13 +168,19 @@ class Bench:
         )
 
     async def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
-        """Send a good call, and note a POST as pending: its resource is deleted at the end."""
-        request = self.draft(method, path, fields).request()
+        """Send a good call, and note a POST as pending: its resource is deleted at the end.
+
+        It is signed anew after a 429: the provider may have used up the nonce before it counted the call.
+        """
+
+        def attempt() -> Awaitable[Answer]:
+            return self.attempt(self.draft(method, path, fields).request())
+
         if method != "POST" or not fields:
-            return await self.send(request)
+            return await self.wait_out(attempt)
         id, pending = str(fields["id"]), self.shared.pending
         pending[id] = pending.get(id, 0) + 1  # before it is sent: the run may be cut off
-        answer = await self.send(request)
+        answer = await self.wait_out(attempt)
         if 400 <= answer.status < 500:
             pending[id] -= 1
         return answer
@@ -190,7 +196,7 @@ class Bench:
             if answer.status != 429:
                 break
             after = answer.headers.get("retry-after", "")
-            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdigit() else 1.0)
+            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdecimal() else 1.0)
         return answer
 
     async def attempt(self, request: Request, send: Send | None = None) -> Answer:

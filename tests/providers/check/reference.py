@@ -52,6 +52,7 @@ class Reference:
     users: dict[str, list[str]] = field(default_factory=lambda: {USER: [ORGANIZATION]})
     codes: dict[str, str] = field(default_factory=dict)
     makes_users: bool = True
+    verified: int = 0  # calls
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -67,7 +68,7 @@ class Reference:
         except Exception:
             body, status = b"failed", 500
             given = {"content-type": "text/plain", "content-length": str(len(body))}
-        raw = [(name.encode(), value.encode()) for name, value in given.items()]
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
 
@@ -95,6 +96,9 @@ class Reference:
         if self.defect == "acts before it verifies" and method == "POST":
             self._provision(json.loads(body))
         fields = {} if unsigned else self._verified(method, path, query, headers, body)
+        self.verified += 1
+        if self.defect.startswith("is busy") and self.verified % 3 == 1:
+            return Stop(429, {}, {"retry-after": "²" if "strange" in self.defect else "1"})
         await asyncio.sleep(0)
         if path == "/costs":
             return Stop(200, {"costs": []})

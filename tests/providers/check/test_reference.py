@@ -18,6 +18,14 @@ def test_a_provider_that_does_all_that_is_demanded_passes_every_check() -> None:
     assert report.passed
 
 
+@pytest.mark.parametrize("defect", ["is busy", "is busy for a strange time"])
+def test_a_provider_that_is_busy_after_it_used_up_the_nonce_is_asked_with_another_one(defect: str) -> None:
+    with serving(Reference(defect)) as app:
+        report = checked(subject_of(app), "calls", "repeats")
+    assert failed(report) == {}
+    assert report.passed
+
+
 def test_what_the_check_made_is_deleted() -> None:
     with serving(Reference()) as app:
         report = checked(subject_of(app), "calls", "repeats")
