@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError, TransportError
+from reconciler.core.wire import is_id
 from reconciler.providers.check.request import Draft, Exchange, Request, parsed, send_whole, values_of
 from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 from reconciler.services.signing import HEADER, Encoding
@@ -263,6 +264,8 @@ class Bench:
         if not isinstance(id, str) or not id:
             raise Unmet("the answer to provisioning has no `id`")
         self.shared.pending.setdefault(id, 1)
+        if not is_id(id):
+            raise Unmet("the `id` in the answer to provisioning has a character that an id may not have")
         made = Made(order, id, self.trail[-1])
         await self.settle(made)
         return made

@@ -34,10 +34,10 @@ repeats = Group("repeats")
 
 @calls(
     "POST provisions",
-    "a signed POST of the documented parameters is answered 2xx with `id`, text, and `config`, an object of "
-    "text to text whose keys can be names of environment variables; `name` and `platform_app_name` are text "
-    "if they are present",
-    "platform API, 4.5 and 2.8",
+    "a signed POST of the documented parameters is answered 2xx in UTF-8 with `id`, text of letters, digits, "
+    "`.`, `_`, `~` and `-`, and `config`, an object of text to text whose keys can be names of environment "
+    "variables; `name` and `platform_app_name` are text if they are present",
+    "platform API, 4.5 and 2.8; the characters of `id` are a rule of this project",
 )
 async def provisions(bench: Bench) -> None:
     if bench.shared.target is None:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+from pydantic_core import from_json
 
 from reconciler.services.http1 import Http1Transport
 from reconciler.services.signing import HEADER, Encoding, signature
@@ -172,10 +173,10 @@ def came(exchange: Exchange, values: Collection[str]) -> str:
 
 
 def parsed(answer: Answer) -> Any:
-    """The body as JSON; None when it is none."""
+    """The body as JSON, read as `apply` reads it; None when it is none."""
     try:
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
+        return from_json(answer.body)
+    except ValueError:
         return None
 
 

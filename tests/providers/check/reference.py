@@ -62,7 +62,7 @@ class Reference:
         try:
             raise await self._answer(scope, receive, headers)
         except Stop as stop:
-            body = json.dumps(stop.body).encode()
+            body = json.dumps(stop.body).encode("utf-16" if self.defect == "answers in UTF-16" else "utf-8")
             given = {"content-type": "application/json", "content-length": str(len(body)), **stop.headers}
             status = stop.status
         except Exception:
@@ -226,6 +226,8 @@ class Reference:
         own = f"own-{secrets.token_hex(4)}" if self.defect == "makes two when asked at once" else fields["id"]
         if self.defect == "knows only the id that it was sent":
             own = f"own-{fields['id']}"
+        if self.defect == "gives an id that no path can hold":
+            own = f"own {fields['id']}"
         made = {
             "id": own,
             "name": fields["name"],

@@ -60,6 +60,8 @@ DEFECTS = {
     "fails at unknown ids": "calls: GET of an unknown id",
     "gives a number in config": "calls: POST provisions",
     "gives a key with a dash": "calls: POST provisions",
+    "gives an id that no path can hold": "calls: POST provisions",
+    "answers in UTF-16": "calls: POST provisions",
     "knows only the id that it was sent": "calls: GET shows the status",
     "shows no status": "calls: GET shows the status",
     "ignores PATCH": "calls: PATCH changes it",
