@@ -235,6 +235,8 @@ class Reference:
             "secret": secrets.token_hex(8),
             "polls": 0,
         }
+        if self.defect == "refuses a PATCH, and repeats a key of several lines":
+            made["secret"] = f"{secrets.token_hex(8)}\n{secrets.token_hex(8)}"
         known = self.resources.setdefault(fields["id"], made)
         self.provisioned.set()
         return known
@@ -254,6 +256,9 @@ class Reference:
             if self.defect != "answers DELETE and keeps it":
                 del self.resources[key]
             return Stop(200, {})
+        if method == "PATCH" and self.defect.startswith("refuses a PATCH"):
+            room = " " * 380 if self.defect.endswith("far to the right") else ""
+            return Stop(400, {"error": f"{room}{found['secret']} is in use"})
         if method == "PATCH" and self.defect != "ignores PATCH":
             found["read_regions"] = fields.get("read_regions")
             if self.defect != "ignores another name":
@@ -263,6 +268,8 @@ class Reference:
         found["polls"] += 1
         ready = found["polls"] > self.polls and self.defect != "is never ready"
         status = "error" if self.defect == "ends in error" else "ready" if ready else "provisioning"
+        if self.defect == "repeats a value in its status":
+            status = f"waits for {found['secret']}"
         shown = {"id": found["id"], "name": found["name"], "read_regions": found["read_regions"]}
         if self.defect == "shows no status":
             return Stop(200, shown)
