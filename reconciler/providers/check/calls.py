@@ -61,6 +61,17 @@ async def provisions(bench: Bench) -> None:
 
 
 @calls(
+    "an order of another id",
+    "an order with another `id` makes another resource: its answer has another `id`",
+    "platform API, 2.7: `id` is unique; 2.8: the id of all later calls, DELETE among them",
+)
+async def provisions_another(bench: Bench) -> None:
+    first = await bench.target()
+    if (await bench.make(bench.order())).id == first.id:
+        raise Unmet("two orders with different ids were answered with one `id`")
+
+
+@calls(
     "GET shows the status",
     "GET of the answered id is answered 200 with an object that contains `status`, text",
     "platform API, 4.5: return the resource, including its `status`; 2.8: the id of all later calls",

@@ -226,6 +226,10 @@ class Reference:
         own = f"own-{secrets.token_hex(4)}" if self.defect == "makes two when asked at once" else fields["id"]
         if self.defect == "knows only the id that it was sent":
             own = f"own-{fields['id']}"
+        if self.defect == "has one resource for all orders":
+            own = "own-1"
+            if self.resources:
+                return next(iter(self.resources.values()))
         if self.defect == "gives an id that no path can hold":
             own = f"own {fields['id']}"
         made = {

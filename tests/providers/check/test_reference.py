@@ -62,6 +62,7 @@ DEFECTS = {
     "gives a key with a dash": "calls: POST provisions",
     "gives an id that no path can hold": "calls: POST provisions",
     "answers in UTF-16": "calls: POST provisions",
+    "has one resource for all orders": "calls: an order of another id",
     "knows only the id that it was sent": "calls: GET shows the status",
     "shows no status": "calls: GET shows the status",
     "ignores PATCH": "calls: PATCH changes it",
