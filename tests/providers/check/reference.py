@@ -301,6 +301,8 @@ class Reference:
         if self.defect == "signs in without PKCE":
             del parameters["code_challenge"]
         location = f"{self.url}/auth/oauth/authorize?{urlencode(parameters)}"
+        if self.defect == "redirects to no address":
+            location = "http://[::1"
         return Stop(302, {}, {"location": location, "set-cookie": f"browser={browser}; Path=/; HttpOnly"})
 
     def _platform(self, method: str, path: str, given: Mapping[str, list[str]], body: bytes) -> Stop:
@@ -327,7 +329,8 @@ class Reference:
                 return Stop(400, {})
             if self.defect != "takes the same way back twice":
                 del self.states[state]
-        signed_in = {"location": "/page", "set-cookie": "session=1; Path=/; HttpOnly"}
+        page = "http://example.com/page" if self.defect == "leads on without encryption" else "/page"
+        signed_in = {"location": page, "set-cookie": "session=1; Path=/; HttpOnly"}
         user = self.codes[given["code"][0]]
         if ORGANIZATION not in self.users[user] and self.defect != "lets in any organization":
             # One that refuses, and leaves a session behind all the same.

@@ -76,6 +76,8 @@ DEFECTS = {
     "takes a body of any size": "bounds: a POST of more than 1 MiB",
     "waits for a body for ever": "bounds: a body that does not end",
     "fails at deep JSON": "bounds: JSON that is nested too deeply",
+    "redirects to no address": "sign-in: it starts at the platform",
+    "leads on without encryption": "sign-in: it ends at the resource",
     "signs in without a state": "sign-in: with a `state`",
     "signs in with a fixed state": "sign-in: with a `state`",
     "signs in without PKCE": "sign-in: with PKCE",
