@@ -129,8 +129,8 @@ def _not_approved(address: Address, word: str) -> Diagnostic:
     restore = command("state", "restore", "FILE")
     return error(
         "create-not-approved",
-        f"`{address}` would be created, but may exist already: no list shows a {address.kind}, and this "
-        "state has no record of it",
+        f"`{address}` would be created, but may exist already: no list shows it, and this state has "
+        "no record of it",
         help="look on the platform: if it exists, write its id as `metadata.id`; if an older state has it, "
         f"restore that one with `{restore}`; if it does not exist, pass {_option(address, word)}",
         advice=(restore,),

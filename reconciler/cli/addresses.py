@@ -61,7 +61,7 @@ class DeclarableType(AddressType):
         if kind is not None and not re.fullmatch(kind.name_pattern, address.name):
             why = f"its name is not valid: {pattern_help(kind.name_pattern)}"
         elif kind is not None and address.ordinal and "count" not in kind.Spec.model_fields:
-            why = f"a {kind.name} has no `count`"
+            why = f"the kind {kind.name} has no `count`"
         if why:
             raise click.UsageError(f"`{address}` is not an address that a manifest can have: {why}", ctx)
         return address

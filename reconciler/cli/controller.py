@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import click
@@ -119,8 +120,12 @@ def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
     require_extra("controller", "--listen")
     from reconciler.controller import hooks, web  # need the extra
 
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
+    try:
+        parts = urlsplit(f"//{listen}")
+        host, port = parts.hostname, parts.port
+    except ValueError:  # brackets, or the number of the port
+        host = port = None
+    if not host or port is None:
         raise click.UsageError("--listen: expected HOST:PORT, such as 127.0.0.1:8300")
     token = os.environ.get(token_from, "") if token_from else ""
     if token_from and not token:
@@ -130,7 +135,7 @@ def _serving(listen: str, token_from: str, running: ExitStack) -> Serving:
             f"everybody who reaches {listen} could read what the controller knows",
             help="pass --token-from VARIABLE, or listen on 127.0.0.1 behind a proxy that asks who it is",
         )
-    listener, url = running.enter_context(listening_at(host.strip("[]"), int(port)))
+    listener, url = running.enter_context(listening_at(host, port))
     structlog.get_logger("reconciler.controller").info("listening", url=url)
 
     async def serve_pages(controllers: Sequence[Controller]) -> None:

@@ -246,10 +246,7 @@ def check(
     """
     if output == "junit":
         require_extra("provider", "`--output junit`")
-    try:
-        HttpTransport(url)
-    except ReconcilerError as problem:
-        raise click.UsageError(f"{problem.message}\n{problem.help}") from None
+    _refuse_unusable(url)
     selected = checks.selected(only)
     if not selected:
         raise click.UsageError(f"--only: no check is called `{only}`")
@@ -274,6 +271,7 @@ def check(
     if section.costs_path is not None and not section.costs_path.startswith("/"):
         raise click.UsageError("--costs-path: it begins with a slash")
     sign_in_at = auth_url or (section.auth_url if user else None)
+    _refuse_unusable(sign_in_at or url)
     subject = Subject(
         base_url=url,
         signing_secret=signing_secret,
@@ -295,6 +293,14 @@ def check(
         click.echo(checks.junit(report), nl=False)
     click.echo(checks.summary(report), err=output != "text")
     return code or (DONE if report.passed else FAILED)
+
+
+def _refuse_unusable(url: str) -> None:
+    """Raises UsageError for an address that nothing may be sent to."""
+    try:
+        HttpTransport(url)
+    except ReconcilerError as problem:
+        raise click.UsageError(f"{problem.message}\n{problem.help}") from None
 
 
 def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, output: str) -> int:

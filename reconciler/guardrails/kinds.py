@@ -131,7 +131,7 @@ def _explain(
         help = did_you_mean(name, list(types))
         if not kind and name.partition(".")[2].partition(".")[0] in ("before", "after", "spec"):
             help = "name the `kinds` that this is about: they give fields their types"
-    of = f" of a {kind}" if kind else ""
+    of = f" of the kind {kind}" if kind else ""
     help = help or f"`reconcile explain Guardrail` lists the variables{of}"
     return error("guardrail-expression", mistake.message, place, label=label, help=help)
 

@@ -180,7 +180,7 @@ def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> D
         if isinstance(policy.spec, MovedSpec) and policy.spec.source in (target, _base(target)):
             near = f"`{policy.address}` says that it is now `{policy.spec.target}`"
         elif policy.address == target:
-            near = f"a {target.kind} owns no object: name the resources to which it applies"
+            near = f"the kind {target.kind} owns no object: name the resources to which it applies"
     listed = command("state", "list")
     return error(
         "unknown-target",

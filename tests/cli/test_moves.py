@@ -221,7 +221,7 @@ def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
         ("PostgresCluster/a b", "letters, digits"),
         ("PostgresCluster/-x", "letters, digits"),
         (f"PostgresCluster/{'n' * 64}", "letters, digits"),
-        ("PostgresCluster/x[3]", "a PostgresCluster has no `count`"),
+        ("PostgresCluster/x[3]", "the kind PostgresCluster has no `count`"),
         ("Secret/shop/A B", "letters, digits"),
     ],
 )

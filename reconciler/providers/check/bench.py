@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError, TransportError
+from reconciler.core.wire import is_id
 from reconciler.providers.check.request import Draft, Exchange, Request, parsed, send_whole, values_of
 from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 from reconciler.services.signing import HEADER, Encoding
@@ -168,13 +169,19 @@ class Bench:
         )
 
     async def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
-        """Send a good call, and note a POST as pending: its resource is deleted at the end."""
-        request = self.draft(method, path, fields).request()
+        """Send a good call, and note a POST as pending: its resource is deleted at the end.
+
+        It is signed anew after a 429: the provider may have used up the nonce before it counted the call.
+        """
+
+        def attempt() -> Awaitable[Answer]:
+            return self.attempt(self.draft(method, path, fields).request())
+
         if method != "POST" or not fields:
-            return await self.send(request)
+            return await self.wait_out(attempt)
         id, pending = str(fields["id"]), self.shared.pending
         pending[id] = pending.get(id, 0) + 1  # before it is sent: the run may be cut off
-        answer = await self.send(request)
+        answer = await self.wait_out(attempt)
         if 400 <= answer.status < 500:
             pending[id] -= 1
         return answer
@@ -190,7 +197,7 @@ class Bench:
             if answer.status != 429:
                 break
             after = answer.headers.get("retry-after", "")
-            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdigit() else 1.0)
+            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdecimal() else 1.0)
         return answer
 
     async def attempt(self, request: Request, send: Send | None = None) -> Answer:
@@ -257,6 +264,8 @@ class Bench:
         if not isinstance(id, str) or not id:
             raise Unmet("the answer to provisioning has no `id`")
         self.shared.pending.setdefault(id, 1)
+        if not is_id(id):
+            raise Unmet("the `id` in the answer to provisioning has a character that an id may not have")
         made = Made(order, id, self.trail[-1])
         await self.settle(made)
         return made

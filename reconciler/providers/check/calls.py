@@ -34,10 +34,10 @@ repeats = Group("repeats")
 
 @calls(
     "POST provisions",
-    "a signed POST of the documented parameters is answered 2xx with `id`, text, and `config`, an object of "
-    "text to text whose keys can be names of environment variables; `name` and `platform_app_name` are text "
-    "if they are present",
-    "platform API, 4.5 and 2.8",
+    "a signed POST of the documented parameters is answered 2xx in UTF-8 with `id`, text of letters, digits, "
+    "`.`, `_`, `~` and `-`, and `config`, an object of text to text whose keys can be names of environment "
+    "variables; `name` and `platform_app_name` are text if they are present",
+    "platform API, 4.5 and 2.8; the characters of `id` are a rule of this project",
 )
 async def provisions(bench: Bench) -> None:
     if bench.shared.target is None:
@@ -58,6 +58,17 @@ async def provisions(bench: Bench) -> None:
     for name in ("name", "platform_app_name"):
         if not isinstance(body.get(name), str | None):
             raise Unmet(f"`{name}` is not text but {_kind(body[name])}")
+
+
+@calls(
+    "an order of another id",
+    "an order with another `id` makes another resource: its answer has another `id`",
+    "platform API, 2.7: `id` is unique; 2.8: the id of all later calls, DELETE among them",
+)
+async def provisions_another(bench: Bench) -> None:
+    first = await bench.target()
+    if (await bench.make(bench.order())).id == first.id:
+        raise Unmet("two orders with different ids were answered with one `id`")
 
 
 @calls(

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+from pydantic_core import from_json
 
 from reconciler.services.http1 import Http1Transport
 from reconciler.services.signing import HEADER, Encoding, signature
@@ -154,7 +155,7 @@ def sent(exchange: Exchange, values: Collection[str]) -> str:
         lines.append(f"no {HEADER}")
     if request.body:
         lines.append(_cut(request.body.decode("utf-8", "backslashreplace")))
-    return _without("\n".join(lines), (*values, *request.signatures))
+    return without("\n".join(lines), (*values, *request.signatures))
 
 
 def came(exchange: Exchange, values: Collection[str]) -> str:
@@ -162,33 +163,36 @@ def came(exchange: Exchange, values: Collection[str]) -> str:
     answer = exchange.answer
     if answer is None:
         return exchange.problem
+    values = (*values, *exchange.request.signatures)
     kind = answer.headers.get("content-type", "without a content type")
     lines = [f"{answer.status} {kind}"]
     if "location" in answer.headers:
         lines.append(f"location: {without_values(answer.headers['location'])}")
     if answer.body:
-        lines.append(_body(answer))
-    return _without("\n".join(lines), (*values, *exchange.request.signatures))
+        lines.append(_body(answer, values))
+    return without("\n".join(lines), values)
 
 
 def parsed(answer: Answer) -> Any:
-    """The body as JSON; None when it is none."""
+    """The body as JSON, read as `apply` reads it; None when it is none."""
     try:
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
+        return from_json(answer.body)
+    except ValueError:
         return None
 
 
-def masked(value: Any, *, inside: bool = False) -> Any:
-    """`value` without what may be secret: all of `config`, and whatever is called so."""
+def masked(value: Any, values: Collection[str], *, inside: bool = False) -> Any:
+    """`value` without what may be secret: all of `config`, whatever is called so, and `values`."""
     if isinstance(value, dict):
         return {
-            name: masked(item, inside=inside or name == "config" or bool(_SECRET_NAMES.search(name)))
+            name: masked(item, values, inside=inside or name == "config" or bool(_SECRET_NAMES.search(name)))
             for name, item in value.items()
         }
     if isinstance(value, list):
-        return [masked(item, inside=inside) for item in value]
-    return MASK if inside and isinstance(value, str) else value
+        return [masked(item, values, inside=inside) for item in value]
+    if not isinstance(value, str):
+        return value
+    return MASK if inside else without(value, values)
 
 
 def values_of(answer: Answer) -> set[str]:
@@ -199,13 +203,14 @@ def values_of(answer: Answer) -> set[str]:
     return {value for value in values if isinstance(value, str) and len(value) > 5}
 
 
-def _body(answer: Answer) -> str:
+def _body(answer: Answer, values: Collection[str]) -> str:
+    """The body, masked before it is cut and before JSON escapes line breaks: no part of a value is left."""
     value = parsed(answer)
     if value is not None:
-        return _cut(json.dumps(masked(value), ensure_ascii=False))
+        return _cut(json.dumps(masked(value, values), ensure_ascii=False))
     if answer.status < 400:
         return f"({len(answer.body)} bytes that are not JSON; not shown, because they may contain a secret)"
-    return _cut(answer.body.decode("utf-8", "backslashreplace"))
+    return _cut(without(answer.body.decode("utf-8", "backslashreplace"), values))
 
 
 def without_values(url: str) -> str:
@@ -219,7 +224,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text)} characters)"
 
 
-def _without(text: str, values: Collection[str]) -> str:
+def without(text: str, values: Collection[str]) -> str:
+    """`text` with a mask in place of each of `values`."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) > 5:
             text = text.replace(value, MASK)

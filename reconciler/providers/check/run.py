@@ -30,7 +30,7 @@ from reconciler.providers.check.bench import (
     is_success,
     path_of,
 )
-from reconciler.providers.check.request import came, sent
+from reconciler.providers.check.request import came, sent, without
 from reconciler.services.transport import HttpTransport, Transport
 
 # Importing the modules fills the table; the order of the run is the order here.
@@ -137,8 +137,9 @@ async def _result(check: Check, bench: Bench) -> Result:
     def result(outcome: Outcome, problem: str = "", *, evidence: bool = False) -> Result:
         took_s = bench.shared.clock.monotonic() - began
         last = bench.trail[-1] if evidence and bench.trail else None
-        shown = [text(last, bench.shared.values) for text in (sent, came)] if last else ()
-        return Result(check.group, check.name, outcome, check.demand, check.source, took_s, problem, *shown)
+        values = bench.shared.values
+        shown = [without(problem, values), *(text(last, values) for text in (sent, came) if last)]
+        return Result(check.group, check.name, outcome, check.demand, check.source, took_s, *shown)
 
     try:
         await check.play(bench)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit, urlunsplit
 
-from reconciler.core.errors import TransportError
+from reconciler.core.errors import ReconcilerError, TransportError
 from reconciler.providers.check.bench import (
     Bench,
     Group,
@@ -56,7 +56,7 @@ class Browser:
         request = Request("GET" if body is None else "POST", without_values(url), ())
         try:
             answer = await _exchanged(self.bench, request.method, url, headers, body)
-        except TransportError as failure:
+        except ReconcilerError as failure:  # or an address that nothing is sent to
             self.bench.trail.append(Exchange(request, None, failure.message))
             raise Unmet(f"no answer: {failure.message}") from None
         # The text of a page does not help in a report, and may be meant for its visitor alone.
@@ -69,7 +69,10 @@ class Browser:
         """Where `answer` redirects to. Raises Unmet when it does not."""
         if answer.status not in REDIRECTS or "location" not in answer.headers:
             raise Unmet(f"{without_values(self.url)} was answered {answer.status}, not with a redirect")
-        return urljoin(self.url, answer.headers["location"])
+        try:
+            return urljoin(self.url, answer.headers["location"])
+        except ValueError:
+            raise Unmet(f"{without_values(self.url)} redirects to what is not an address") from None
 
     def _keep(self, origin: str, header: str) -> None:
         for cookie in _NEXT_COOKIE.split(header) if header else ():

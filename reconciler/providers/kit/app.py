@@ -204,5 +204,8 @@ def _order(fields: Any) -> Order:
 
 def _host_of(url: str) -> str:
     """The origin of `url`. Its path and query may hold a secret, and stay out of messages."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ReconcilerError("the address of webhooks is not valid") from None
     return f"{parts.scheme}://{parts.netloc}"

@@ -54,8 +54,12 @@ class ProviderSettings:
             isinstance(value, bytes) for value in given
         ):
             raise ReconcilerError("the secrets of a provider are bytes: `signing_secrets` is a list of them")
-        parts = urlsplit(self.public_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        try:
+            parts = urlsplit(self.public_url)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.query or parts.fragment:
             raise ReconcilerError(
                 f"`{self.public_url}` is not the address of a provider",
                 help="write it as https://HOST[:PORT][/PATH]",

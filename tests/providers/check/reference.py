@@ -52,6 +52,7 @@ class Reference:
     users: dict[str, list[str]] = field(default_factory=lambda: {USER: [ORGANIZATION]})
     codes: dict[str, str] = field(default_factory=dict)
     makes_users: bool = True
+    verified: int = 0  # calls
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -61,13 +62,13 @@ class Reference:
         try:
             raise await self._answer(scope, receive, headers)
         except Stop as stop:
-            body = json.dumps(stop.body).encode()
+            body = json.dumps(stop.body).encode("utf-16" if self.defect == "answers in UTF-16" else "utf-8")
             given = {"content-type": "application/json", "content-length": str(len(body)), **stop.headers}
             status = stop.status
         except Exception:
             body, status = b"failed", 500
             given = {"content-type": "text/plain", "content-length": str(len(body))}
-        raw = [(name.encode(), value.encode()) for name, value in given.items()]
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
 
@@ -95,6 +96,9 @@ class Reference:
         if self.defect == "acts before it verifies" and method == "POST":
             self._provision(json.loads(body))
         fields = {} if unsigned else self._verified(method, path, query, headers, body)
+        self.verified += 1
+        if self.defect.startswith("is busy") and self.verified % 3 == 1:
+            return Stop(429, {}, {"retry-after": "²" if "strange" in self.defect else "1"})
         await asyncio.sleep(0)
         if path == "/costs":
             return Stop(200, {"costs": []})
@@ -222,6 +226,12 @@ class Reference:
         own = f"own-{secrets.token_hex(4)}" if self.defect == "makes two when asked at once" else fields["id"]
         if self.defect == "knows only the id that it was sent":
             own = f"own-{fields['id']}"
+        if self.defect == "has one resource for all orders":
+            own = "own-1"
+            if self.resources:
+                return next(iter(self.resources.values()))
+        if self.defect == "gives an id that no path can hold":
+            own = f"own {fields['id']}"
         made = {
             "id": own,
             "name": fields["name"],
@@ -229,6 +239,8 @@ class Reference:
             "secret": secrets.token_hex(8),
             "polls": 0,
         }
+        if self.defect == "refuses a PATCH, and repeats a key of several lines":
+            made["secret"] = f"{secrets.token_hex(8)}\n{secrets.token_hex(8)}"
         known = self.resources.setdefault(fields["id"], made)
         self.provisioned.set()
         return known
@@ -248,6 +260,9 @@ class Reference:
             if self.defect != "answers DELETE and keeps it":
                 del self.resources[key]
             return Stop(200, {})
+        if method == "PATCH" and self.defect.startswith("refuses a PATCH"):
+            room = " " * 380 if self.defect.endswith("far to the right") else ""
+            return Stop(400, {"error": f"{room}{found['secret']} is in use"})
         if method == "PATCH" and self.defect != "ignores PATCH":
             found["read_regions"] = fields.get("read_regions")
             if self.defect != "ignores another name":
@@ -257,6 +272,8 @@ class Reference:
         found["polls"] += 1
         ready = found["polls"] > self.polls and self.defect != "is never ready"
         status = "error" if self.defect == "ends in error" else "ready" if ready else "provisioning"
+        if self.defect == "repeats a value in its status":
+            status = f"waits for {found['secret']}"
         shown = {"id": found["id"], "name": found["name"], "read_regions": found["read_regions"]}
         if self.defect == "shows no status":
             return Stop(200, shown)
@@ -284,6 +301,8 @@ class Reference:
         if self.defect == "signs in without PKCE":
             del parameters["code_challenge"]
         location = f"{self.url}/auth/oauth/authorize?{urlencode(parameters)}"
+        if self.defect == "redirects to no address":
+            location = "http://[::1"
         return Stop(302, {}, {"location": location, "set-cookie": f"browser={browser}; Path=/; HttpOnly"})
 
     def _platform(self, method: str, path: str, given: Mapping[str, list[str]], body: bytes) -> Stop:
@@ -310,7 +329,8 @@ class Reference:
                 return Stop(400, {})
             if self.defect != "takes the same way back twice":
                 del self.states[state]
-        signed_in = {"location": "/page", "set-cookie": "session=1; Path=/; HttpOnly"}
+        page = "http://example.com/page" if self.defect == "leads on without encryption" else "/page"
+        signed_in = {"location": page, "set-cookie": "session=1; Path=/; HttpOnly"}
         user = self.codes[given["code"][0]]
         if ORGANIZATION not in self.users[user] and self.defect != "lets in any organization":
             # One that refuses, and leaves a session behind all the same.

@@ -97,6 +97,7 @@ def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
     [
         (("http://staging.example.com", *SECRETS), "would carry the token unencrypted"),
         (("staging.example.com", *SECRETS), "is not the address of a service"),
+        (("http://127.0.0.1:1", *SECRETS, "--auth-url", "http://[::1"), "is not the address of a service"),
         (("http://127.0.0.1:1",), "the signing secret is missing"),
         (("http://127.0.0.1:1", "--signing-secret-env", "EMPTY"), "the environment variable `EMPTY` is"),
         (("http://127.0.0.1:1", "--provider", "other"), "has no `providers.other`"),

@@ -18,6 +18,14 @@ def test_a_provider_that_does_all_that_is_demanded_passes_every_check() -> None:
     assert report.passed
 
 
+@pytest.mark.parametrize("defect", ["is busy", "is busy for a strange time"])
+def test_a_provider_that_is_busy_after_it_used_up_the_nonce_is_asked_with_another_one(defect: str) -> None:
+    with serving(Reference(defect)) as app:
+        report = checked(subject_of(app), "calls", "repeats")
+    assert failed(report) == {}
+    assert report.passed
+
+
 def test_what_the_check_made_is_deleted() -> None:
     with serving(Reference()) as app:
         report = checked(subject_of(app), "calls", "repeats")
@@ -52,6 +60,9 @@ DEFECTS = {
     "fails at unknown ids": "calls: GET of an unknown id",
     "gives a number in config": "calls: POST provisions",
     "gives a key with a dash": "calls: POST provisions",
+    "gives an id that no path can hold": "calls: POST provisions",
+    "answers in UTF-16": "calls: POST provisions",
+    "has one resource for all orders": "calls: an order of another id",
     "knows only the id that it was sent": "calls: GET shows the status",
     "shows no status": "calls: GET shows the status",
     "ignores PATCH": "calls: PATCH changes it",
@@ -65,6 +76,8 @@ DEFECTS = {
     "takes a body of any size": "bounds: a POST of more than 1 MiB",
     "waits for a body for ever": "bounds: a body that does not end",
     "fails at deep JSON": "bounds: JSON that is nested too deeply",
+    "redirects to no address": "sign-in: it starts at the platform",
+    "leads on without encryption": "sign-in: it ends at the resource",
     "signs in without a state": "sign-in: with a `state`",
     "signs in with a fixed state": "sign-in: with a `state`",
     "signs in without PKCE": "sign-in: with PKCE",
@@ -101,7 +114,16 @@ def test_a_failure_says_what_was_sent_what_came_and_what_is_demanded_without_sec
 
 
 @pytest.mark.parametrize(
-    "defect", ["makes a new password each time", "gives a number in config", "tells why it refuses"]
+    "defect",
+    [
+        "makes a new password each time",
+        "gives a number in config",
+        "tells why it refuses",
+        "repeats a value in its status",
+        "refuses a PATCH, and repeats a value",
+        "refuses a PATCH, and repeats a value far to the right",
+        "refuses a PATCH, and repeats a key of several lines",
+    ],
 )
 def test_no_secret_and_no_signature_gets_into_a_report(defect: str) -> None:
     with serving(Reference(defect)) as app:
@@ -110,7 +132,7 @@ def test_no_secret_and_no_signature_gets_into_a_report(defect: str) -> None:
 
         def noting(fields: dict[str, object]) -> dict[str, object]:
             made = provision(fields)
-            seen.append(str(made["secret"]))
+            seen.extend(part[:8] for part in str(made["secret"]).splitlines())
             return made
 
         app._provision = noting  # type: ignore[method-assign, assignment]

@@ -160,6 +160,18 @@ def test_settings_of_another_type_are_refused_when_they_are_made(
         ProviderSettings(**settings)
 
 
+@pytest.mark.parametrize("address", ["https://[::1", "https://example.com:²", "https://example.com:99999"])
+def test_what_is_not_an_address_is_refused(store: Path, address: str) -> None:
+    with pytest.raises(ReconcilerError, match="is not the address of a provider"):
+        ProviderSettings(address, store, [b"s1"])
+
+
+def test_what_is_not_the_address_of_webhooks_is_refused(store: Path) -> None:
+    settings = ProviderSettings(PUBLIC_URL, store, [b"s1"], webhook_url="https://[::1", webhook_secret=b"s2")
+    with pytest.raises(ReconcilerError, match="the address of webhooks is not valid"):
+        create_app(settings, Counting())
+
+
 def test_a_provider_without_one_of_its_functions_is_refused(store: Path) -> None:
     settings = ProviderSettings(PUBLIC_URL, store, [b"s1"])
     with pytest.raises(ReconcilerError, match="no function `provision`"):
