@@ -41,7 +41,10 @@ class Stop(Exception):
 
 @dataclass
 class Reference:
-    """An ASGI application. `url`: its own address, known once it listens. `polls`: until it is ready."""
+    """An ASGI application. `url`: its own address, known once it listens. `polls`: until it is ready.
+
+    `words`: those of every refusal.
+    """
 
     defect: str = ""
     polls: int = 2
@@ -52,6 +55,7 @@ class Reference:
     users: dict[str, list[str]] = field(default_factory=lambda: {USER: [ORGANIZATION]})
     codes: dict[str, str] = field(default_factory=dict)
     makes_users: bool = True
+    words: str = "unauthorized"
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -119,7 +123,7 @@ class Reference:
             raise self._refusal("too slow") from None
 
     def _refusal(self, why: str) -> Stop:
-        words = why if self.defect == "tells why it refuses" else "unauthorized"
+        words = why if self.defect == "tells why it refuses" else self.words
         return Stop(401, {"error": words}, {"connection": "close"})
 
     def _check_signature(self, headers: list[tuple[str, str]], message: bytes) -> None:

@@ -18,6 +18,12 @@ def test_a_provider_that_does_all_that_is_demanded_passes_every_check() -> None:
     assert report.passed
 
 
+def test_a_refusal_may_be_as_long_as_the_page_of_a_gateway() -> None:
+    with serving(Reference(words="unauthorized, " * 100)) as app:
+        report = checked(subject_of(app), "refusals: GET with *", "refusals: POST with *", "bounds")
+    assert failed(report) == {}
+
+
 def test_what_the_check_made_is_deleted() -> None:
     with serving(Reference()) as app:
         report = checked(subject_of(app), "calls", "repeats")
