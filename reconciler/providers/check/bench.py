@@ -188,7 +188,7 @@ class Bench:
             if answer.status != 429:
                 break
             after = answer.headers.get("retry-after", "")
-            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdigit() else 1.0)
+            await self.shared.clock.sleep(min(float(after), _MOST_WAIT_S) if after.isdecimal() else 1.0)
         return answer
 
     async def attempt(self, request: Request, send: Send | None = None) -> Answer:

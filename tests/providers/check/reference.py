@@ -43,7 +43,7 @@ class Stop(Exception):
 class Reference:
     """An ASGI application. `url`: its own address, known once it listens. `polls`: until it is ready.
 
-    `words`: those of every refusal.
+    `words`: those of every refusal. `busy`: `retry-after` of its first answers, which are 429.
     """
 
     defect: str = ""
@@ -56,6 +56,7 @@ class Reference:
     codes: dict[str, str] = field(default_factory=dict)
     makes_users: bool = True
     words: str = "unauthorized"
+    busy: list[str] = field(default_factory=list)
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -76,6 +77,8 @@ class Reference:
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: dict[str, Any], receive: Receive, headers: list[tuple[str, str]]) -> Stop:
+        if self.busy:
+            return Stop(429, {}, {"retry-after": self.busy.pop(0)})
         method, path = scope["method"], scope["raw_path"].decode()
         query = scope["query_string"].decode()
         if path.startswith("/auth/"):
