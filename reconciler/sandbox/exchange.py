@@ -222,11 +222,11 @@ _PATTERNS: Mapping[str, str] = {
 _BRANCHES = ("int", "str", "constrained-int")  # of a union: a part of pydantic's location, but of no document
 
 
-def problems(error: ValidationError, place: str = "") -> list[str]:
-    """Each problem as `place: sentence`; places such as `volumes[1].size_gb`, below `place`."""
+def problems(error: ValidationError) -> list[str]:
+    """Each problem as `place: sentence`; places such as `volumes[1].size_gb`."""
     found = []
     for problem in error.errors(include_url=False):
-        where = located(place, [part for part in problem["loc"] if part not in _BRANCHES])
+        where = located("", [part for part in problem["loc"] if part not in _BRANCHES])
         said = _sentence(problem["type"], problem["msg"], problem.get("ctx", {}))
         found.append(f"{where}: {said}" if where else said)
     return list(dict.fromkeys(found))
