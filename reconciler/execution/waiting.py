@@ -15,7 +15,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
 from reconciler.execution.outputs import Outputs, dig, fill_path
-from reconciler.services.registry import Reader
+from reconciler.services.registry import Services
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -39,7 +39,7 @@ class Waited(Struct, frozen=True):
 async def wait_for(
     wait: Wait,
     *,
-    services: Reader,
+    services: Services,
     outputs: Outputs,
     clock: Clock,
     reply: Any = None,
