@@ -9,7 +9,7 @@ that matches no row is named by its status alone.
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -45,9 +45,9 @@ def is_html(answer: Answer) -> bool:
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The part of a JSON value at the dotted `path`; None if there is none."""
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+    """The part of a JSON value at the dotted `path`, all of it at ""; None if there is none."""
+    for key in path.split(".") if path else ():
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
