@@ -96,7 +96,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                 run.gate.give_up(client, call, outcome, why)
                 why = f"{outcome.message}; rate-limited: {why}; run again later"
                 return run.result(step, "failed", why), None, usable
-            client.refused(call, wait_s)
+            client.rate.refused(client.action(call), wait_s)
             run.reporter.asked_to_wait(step, wait_s)
             continue
         if outcome.kind is Verdict.NO:

@@ -188,7 +188,7 @@ async def observe(
     if fatal is not None:
         raise fatal
     if failed and not any(
-        client.has_answered for client in services.clients.values() if client.service.essential
+        client.breaker.has_answered for client in services.clients.values() if client.service.essential
     ):
         by_cause = defaultdict[str, list[_Failed]](list)
         for failure in failed:
