@@ -20,12 +20,12 @@ from reconciler.core.tracing import span
 from reconciler.core.words import since
 from reconciler.execution.for_each import send_for_each
 from reconciler.execution.judging import settled_by_restart
-from reconciler.execution.outputs import dig
 from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
 from reconciler.execution.send_gate import CallNotSent, NotOpen
 from reconciler.execution.sending import mutate
 from reconciler.execution.waiting import Waited, wait_for
+from reconciler.services.outcome import at_path
 
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
 
@@ -161,7 +161,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     if waited.ended == "done":
         if step.wait.item is None and waited.live is not None and "id" in waited.live:
             run.outputs.put(str(step.address), waited.live)
-        shown = {path: dig(waited.live, path) for path in step.wait.kept}
+        shown = {path: at_path(waited.live, path) for path in step.wait.kept}
         known = {path: value for path, value in shown.items() if value is not None}
         applied = {**step.wait.applied, **known, **_timed(run, step, waited)}
         if applied:

@@ -7,6 +7,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.kinds.base import segment
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.outcome import at_path
 
 SecretReader = Callable[[SecretRef, Callable[[OutputRef], Any]], Sensitive]
 
@@ -23,7 +24,7 @@ class Outputs:
 
     def get(self, ref: OutputRef) -> Any:
         """The value, or None if no answer so far contains it."""
-        return dig(self._values.get(ref.source), ref.path)
+        return at_path(self._values.get(ref.source), ref.path)
 
     def need(self, ref: OutputRef) -> Any:
         """The value. Raises ReconcilerError if no answer so far contains it."""
@@ -31,13 +32,6 @@ class Outputs:
         if value is None:
             raise ReconcilerError(f"{ref.source} has no `{ref.path}` yet")
         return value
-
-
-def dig(value: Any, path: str) -> Any:
-    """The value at a dotted path of nested dicts; None if any part of the path is missing."""
-    for name in path.split(".") if path else ():
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def fill_path(path: str | Template, outputs: Outputs) -> str:

@@ -164,7 +164,7 @@ class SendGate:
                     return
                 self._slots.release()
 
-        await client.turn(call, first=again, ready=ready, tell=tell)
+        await client.rate.wait(client.action(call), first=again, ready=ready, tell=tell)
         known.under_way += creates
         with ExitStack() as slot:
             slot.callback(self._end, known, creates)
@@ -236,8 +236,9 @@ class SendGate:
         """Why `call` must not be sent any more; "" if it may be sent."""
         if (client.name, client.action(call)) in self._refused:
             return "rate-limited: another call of its kind was refused with 429; run again"
-        if client.silent_s >= OUTAGE_S:
-            return f"{client.label} has not answered for {client.silent_s:.0f} s; run again when it answers"
+        silent_s = client.breaker.silent_s
+        if silent_s >= OUTAGE_S:
+            return f"{client.label} has not answered for {silent_s:.0f} s; run again when it answers"
         return self.halted
 
     async def _until_creates_may_start(self, known: _Creates) -> None:

@@ -29,13 +29,13 @@ from reconciler.execution.judging import (
     settle,
     settled_by_restart,
 )
-from reconciler.execution.outputs import dig, fill_body, fill_path
+from reconciler.execution.outputs import fill_body, fill_path
 from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
 from reconciler.execution.send_gate import CallNotSent, NotOpen, RateLimited
 from reconciler.kinds.base import segment
 from reconciler.services.client import Client
-from reconciler.services.outcome import Outcome, Refusal, Verdict
+from reconciler.services.outcome import Outcome, Refusal, Verdict, at_path
 from reconciler.services.retry import TOO_MANY
 
 ATTEMPTS = 2  # a lost call is sent again at most once a run, and only if it is known to have had no effect
@@ -96,7 +96,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                 run.gate.give_up(client, call, outcome, why)
                 why = f"{outcome.message}; rate-limited: {why}; run again later"
                 return run.result(step, "failed", why), None, usable
-            client.refused(call, wait_s)
+            client.rate.refused(client.action(call), wait_s)
             run.reporter.asked_to_wait(step, wait_s)
             continue
         if outcome.kind is Verdict.NO:
@@ -334,7 +334,7 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
     else:
         run.outputs.put(step.id, outcome.reply)
         path = step.effect.object_path
-        live = dig(outcome.reply, path) if path is not None else None
+        live = at_path(outcome.reply, path) if path is not None else None
         if live is not None:
             run.outputs.put(str(step.address), live)
         await run.recorder.done(
@@ -352,11 +352,11 @@ def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
     owes = step.effect.owes
     if owes is None:
         return None
-    said = dig(reply, owes.when)
+    said = at_path(reply, owes.when)
     if said is False:
         return None
     certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
-    machine = str(dig(reply, owes.machine) or "")
+    machine = str(at_path(reply, owes.machine) or "")
     return Obligation(owes.work, owes.because, certainty, run.clock.now(), machine)
 
 

@@ -25,7 +25,7 @@ from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, fill_path
-from reconciler.services.registry import Reader
+from reconciler.services.registry import Services
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
 BETWEEN_LISTS_S = 5.0
@@ -85,7 +85,7 @@ def _is_free(intent: Intent, item: Any) -> bool:
 async def look(
     intent: Intent,
     read_list: Callable[[Read], Awaitable[Observation]],
-    services: Reader,
+    services: Services,
     tracked: Callable[[], Collection[str]],
     limits: Limits,
 ) -> Settlement:
@@ -111,7 +111,7 @@ async def look(
 
 
 def left_of_window(
-    intent: Intent, sent_at: datetime, clock: Clock, services: Reader, settle_s: float
+    intent: Intent, sent_at: datetime, clock: Clock, services: Services, settle_s: float
 ) -> float:
     """Seconds until a call sent at `sent_at` can no longer take effect; 0 after that, `settle_s` at most.
 
@@ -145,7 +145,7 @@ class Evidence:
         self,
         intent: Intent,
         sent_at: datetime,
-        services: Reader,
+        services: Services,
         *,
         tell: Callable[[float], None],
         least_s: float = 0.0,
@@ -175,7 +175,7 @@ class Evidence:
     async def _by_lists(
         self,
         intent: Intent,
-        services: Reader,
+        services: Services,
         left: Callable[[], float],
         tell: Callable[[float], None],
     ) -> Settlement:
@@ -215,7 +215,7 @@ class Evidence:
         now_s = self._clock.monotonic()
         return (math.floor(now_s / every_s + 1e-6) + 1) * every_s - now_s
 
-    async def _list(self, services: Reader, read: Read) -> Observation:
+    async def _list(self, services: Services, read: Read) -> Observation:
         """Read one list for all callers that ask before it starts; an earlier list may show less."""
         asked = self._asked.get(read)
         if asked is not None:

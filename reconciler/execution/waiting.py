@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
-from reconciler.execution.outputs import Outputs, dig, fill_path
-from reconciler.services.registry import Reader
+from reconciler.execution.outputs import Outputs, fill_path
+from reconciler.services.outcome import at_path
+from reconciler.services.registry import Services
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -39,7 +40,7 @@ class Waited(Struct, frozen=True):
 async def wait_for(
     wait: Wait,
     *,
-    services: Reader,
+    services: Services,
     outputs: Outputs,
     clock: Clock,
     reply: Any = None,
@@ -52,7 +53,7 @@ async def wait_for(
     A short failure of the platform does not end the wait; the deadline or a long outage does.
     """
     if wait.reply_path is not None and isinstance(reply, Mapping):
-        live = dig(reply, wait.reply_path)
+        live = at_path(reply, wait.reply_path)
         if isinstance(live, Mapping) and _judge(wait.until, live.get) == "done":
             return Waited("done", str(live.get(wait.until.field)), live)
     read = replace(wait.read, path=fill_path(wait.read.path, outputs))

@@ -78,26 +78,6 @@ class Section(NamedTuple):
     total: int
 
 
-def show(sandbox: Controlled) -> Response:
-    """The answer to `GET /`: everything of the world, at most `MOST_ROWS` rows a table."""
-    world = sandbox.world
-    return page(
-        "page.html",
-        _HEADERS,
-        now=rfc3339(world.now),
-        clock=sandbox.clock.setting,
-        profile="extended" if sandbox.extended else "documented",
-        strict=sandbox.strict,
-        sections=[
-            *(_things(world, seed.name.capitalize(), seed.cls, seed.columns) for seed in SEEDS),
-            _things(world, "Deliveries", Delivery, _DELIVERIES),
-            _switches(sandbox),
-            _faults(sandbox),
-            _requests(sandbox),
-        ],
-    )
-
-
 def _things(world: World, name: str, cls: type[Thing], columns: Columns) -> Section:
     things = list(world.all(cls))
     titled = [column if isinstance(column, tuple) else (column, column) for column in columns]
@@ -236,8 +216,23 @@ def post_faults(sandbox: Controlled, request: Request) -> Response:
 
 @route("GET", _PAGE)
 def get_page(sandbox: Controlled, request: Request) -> Response:
-    """The page for people."""
-    return show(sandbox)
+    """The page for people: everything of the world, at most `MOST_ROWS` rows a table."""
+    world = sandbox.world
+    return page(
+        "page.html",
+        _HEADERS,
+        now=rfc3339(world.now),
+        clock=sandbox.clock.setting,
+        profile="extended" if sandbox.extended else "documented",
+        strict=sandbox.strict,
+        sections=[
+            *(_things(world, seed.name.capitalize(), seed.cls, seed.columns) for seed in SEEDS),
+            _things(world, "Deliveries", Delivery, _DELIVERIES),
+            _switches(sandbox),
+            _faults(sandbox),
+            _requests(sandbox),
+        ],
+    )
 
 
 @route("GET", PREFIX + "faults")
@@ -249,7 +244,7 @@ def get_faults(sandbox: Controlled, request: Request) -> Response:
 @route("DELETE", PREFIX + "faults")
 def delete_faults(sandbox: Controlled, request: Request) -> Response:
     """Drop all faults that are not used up yet."""
-    sandbox.faults.clear()
+    sandbox.faults.pending.clear()
     return reply([])
 
 

@@ -103,8 +103,8 @@ class Database:
     ) -> None:
         """Store changed things (None: removed), settings and a line of the log: all or nothing."""
         execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        with self._connection:  # commits, or rolls back
+            execute("BEGIN IMMEDIATE")
             for (kind, id), thing in changed.items():
                 if thing is None:
                     execute(_REMOVE, (kind, id))
@@ -114,10 +114,6 @@ class Database:
                 execute(_SET, (name, _encode(value)))
             if entry is not None:
                 execute(_LOG, (entry.at, entry.method, entry.path, entry.status, entry.effect, entry.body))
-            execute("COMMIT")
-        except BaseException:
-            self._connection.rollback()
-            raise
 
     def log(self, since: int = 0) -> Iterator[tuple[int, LogEntry]]:
         """The lines with a sequence number above `since`, oldest first."""
@@ -147,15 +143,15 @@ class Database:
             for id, body in execute("SELECT id, body FROM things WHERE kind = ?", (kind,)).fetchall()
             if old in json.loads(body)
         ]
-        execute("BEGIN IMMEDIATE")
-        for kind, id, old, body in bare:
-            sha256 = body.pop(old)
-            kept = body[old.removesuffix("sha256") + "fingerprint"] = sha256 and keyed(sha256, key)
-            if "digest" in body:
-                body["digest"] = secret.digest(kept)  # it followed from the bare one
-            execute(_PUT, (kind, id, _encode(body)))
-        execute(_SET, ("fingerprint_key", _encode(key.hex())))
-        execute("COMMIT")
+        with self._connection:
+            execute("BEGIN IMMEDIATE")
+            for kind, id, old, body in bare:
+                sha256 = body.pop(old)
+                kept = body[old.removesuffix("sha256") + "fingerprint"] = sha256 and keyed(sha256, key)
+                if "digest" in body:
+                    body["digest"] = secret.digest(kept)  # it followed from the bare one
+                execute(_PUT, (kind, id, _encode(body)))
+            execute(_SET, ("fingerprint_key", _encode(key.hex())))
         if bare:
             execute("VACUUM")
             execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -6,6 +6,7 @@ forms of seeds. Nothing is coerced. What is wrong is said in a person's words: p
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -55,6 +56,15 @@ class Request(Struct, frozen=True):
     def parameters(self, name: str) -> list[str]:
         """All values of a query parameter that may be repeated."""
         return [value for key, value in parse_qsl(self.query, keep_blank_values=True) if key == name]
+
+    def seconds(self, name: str, longest: int) -> int | None:
+        """A query parameter, 1 to `longest` seconds, None without one. Raises Refusal 422 for other texts."""
+        text = self.parameter(name)
+        if text is None:
+            return None
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= longest:
+            raise refused(name, f"must be between 1 and {longest} seconds")
+        return int(text)
 
     def json(self) -> Any:
         """The decoded body, `{}` for an empty one. Raises Refusal 400 when it is not JSON."""
@@ -212,11 +222,11 @@ _PATTERNS: Mapping[str, str] = {
 _BRANCHES = ("int", "str", "constrained-int")  # of a union: a part of pydantic's location, but of no document
 
 
-def problems(error: ValidationError, place: str = "") -> list[str]:
-    """Each problem as `place: sentence`; places such as `volumes[1].size_gb`, below `place`."""
+def problems(error: ValidationError) -> list[str]:
+    """Each problem as `place: sentence`; places such as `volumes[1].size_gb`."""
     found = []
     for problem in error.errors(include_url=False):
-        where = located(place, [part for part in problem["loc"] if part not in _BRANCHES])
+        where = located("", [part for part in problem["loc"] if part not in _BRANCHES])
         said = _sentence(problem["type"], problem["msg"], problem.get("ctx", {}))
         found.append(f"{where}: {said}" if where else said)
     return list(dict.fromkeys(found))

@@ -215,10 +215,6 @@ class Faults:
                 fault.stale = dict(lists(fault.path))
             self.pending.append(fault)
 
-    def clear(self) -> None:
-        """Drop all faults that are not used up yet."""
-        self.pending.clear()
-
     def wire(self) -> list[dict[str, Any]]:
         """The pending faults as the control verb shows them."""
         return [

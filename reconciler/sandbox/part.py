@@ -140,10 +140,6 @@ class Item(BaseModel):
         return None if None in values else values
 
 
-def _nothing(*_: Any) -> Iterable[str]:
-    return ()
-
-
 class Seed(Struct, frozen=True):
     """What a world holds of one class, under `name`: one of the `seeds` of its part.
 
@@ -160,7 +156,7 @@ class Seed(Struct, frozen=True):
     plant: Callable[[World, Any], object]
     form: type[Item]
     after: Sequence[str] = ()
-    missing: Callable[[Items], Iterable[str]] = _nothing
+    missing: Callable[[Items], Iterable[str]] = lambda items: ()
     finish: Callable[[World], None] = lambda world: None
 
 

@@ -3,7 +3,7 @@
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -112,7 +112,7 @@ class Client:
         self._clock = clock
         self.rate = rate or RateLimit(None, clock)
         self.label = service.label or "the platform"  # in messages
-        self._breaker = Breaker(self.label, clock)
+        self.breaker = Breaker(self.label, clock)
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
@@ -122,16 +122,6 @@ class Client:
     def name(self) -> str:
         """The service's name in calls and reads."""
         return self.service.name
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether the service has given any proper answer."""
-        return self._breaker.has_answered
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds for which the service has only failed, or not answered at all."""
-        return self._breaker.for_s
 
     def check(self) -> None:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request can be sent."""
@@ -153,8 +143,8 @@ class Client:
             raise NoSuchService(self.service.no_secret, help=missing.message) from None
         if answer.status != 200:
             failure = self._read_error(read, answer)
-            is_outage = fails(answer.status) and self._breaker.is_open
-            raise self._breaker.down(failure) if is_outage else failure
+            is_outage = fails(answer.status) and self.breaker.is_open
+            raise self.breaker.down(failure) if is_outage else failure
         try:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
@@ -181,29 +171,13 @@ class Client:
         """The action as which the service's rate limit counts `call`."""
         return self._action(call.method, _plain(call.path))
 
-    async def turn(
-        self,
-        call: Call,
-        *,
-        first: bool = False,
-        ready: Callable[[], Awaitable[None]] | None = None,
-        tell: Callable[[float], None] = lambda left_s: None,
-    ) -> None:
-        """Wait until the service's rate limit allows this mutation; `send` then sends it at once.
-
-        It is not a part of `send`, so that an intent is recorded when its call is due, not when it queues.
-        `first`, `ready` and `tell`: see `RateLimit.wait`.
-        """
-        await self.rate.wait(self.action(call), first=first, ready=ready, tell=tell)
-
-    def refused(self, call: Call, for_s: float) -> None:
-        """Note that `call` was answered 429: no call of its action is sent for `for_s` seconds."""
-        self.rate.refused(self.action(call), for_s)
-
     async def send(
         self, call: Call, *, id_path: str | None, accepts: Collection[str] = (), deadline_s: float = 30.0
     ) -> Outcome:
-        """Send `call` once, never twice, and return its outcome (see `outcome.classify`).
+        """Send `call` once, never twice, at once, and return its outcome (see `outcome.classify`).
+
+        The caller waits for the rate limit before: an intent is recorded when its call is due, not when it
+        queues.
 
         The body of `call` is JSON, with the values of secrets. Before anything is sent, it raises Refused for
         a path that is not safe and in read-only mode, and the errors of `Auth.prepare`.
@@ -222,7 +196,7 @@ class Client:
         finally:
             self.rate.answered(self.action(call))
         if not fails(answer.status):
-            self._breaker.answered()
+            self.breaker.answered()
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
         outcome = self.service.outcome(outcome, call)
         message = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
@@ -243,7 +217,7 @@ class Client:
         async def attempt(deadline_s: float) -> Answer:
             """One attempt with its slot, unless the breaker is open."""
             async with slots:
-                self._breaker.enter(path)
+                self.breaker.enter(path)
                 try:
                     return await self._watched(path, deadline_s)
                 finally:
@@ -254,17 +228,17 @@ class Client:
                 attempt,
                 clock=self._clock,
                 jitter=self._jitter,
-                is_useless=lambda: self._breaker.is_open,
+                is_useless=lambda: self.breaker.is_open,
             )
         except TransportError as lost:
-            self._breaker.gave_up(path)
+            self.breaker.gave_up(path)
             is_large = isinstance(lost, TooLarge)  # an answer, so the service and its connections work
             how = "" if is_large else f" at {self.address} got no answer"
             failure = PlatformError(f"GET {path}{how}: {lost.message}", path=path)
             cause = None if is_large else lost
-            raise (self._breaker.down(failure) if self._breaker.is_open else failure) from cause
+            raise (self.breaker.down(failure) if self.breaker.is_open else failure) from cause
         if fails(answer.status):
-            self._breaker.gave_up(path)
+            self.breaker.gave_up(path)
         return answer
 
     async def _watched(self, path: str, deadline_s: float) -> Answer:
@@ -273,15 +247,15 @@ class Client:
         try:
             answer = await self._request("GET", path, None, deadline_s)
         except TooLarge:
-            self._breaker.answered()
+            self.breaker.answered()
             raise
         except TransportError as error:
-            self._breaker.failed(path, f"at {self.base_url} has not answered ({error.message})", began_s)
+            self.breaker.failed(path, f"at {self.base_url} has not answered ({error.message})", began_s)
             raise
         if fails(answer.status):
-            self._breaker.failed(path, f"has answered {answer.status}", began_s, status=answer.status)
+            self.breaker.failed(path, f"has answered {answer.status}", began_s, status=answer.status)
         else:
-            self._breaker.answered()
+            self.breaker.answered()
         return answer
 
     async def _request(

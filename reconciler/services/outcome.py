@@ -9,7 +9,7 @@ that matches no row is named by its status alone.
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -45,9 +45,9 @@ def is_html(answer: Answer) -> bool:
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The part of a JSON value at the dotted `path`; None if there is none."""
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+    """The part of a JSON value at the dotted `path`, all of it at ""; None if there is none."""
+    for key in path.split(".") if path else ():
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
@@ -145,17 +145,15 @@ class Refusal(StrEnum):
 
 
 class Row(NamedTuple):
-    """One refusal of a service's table: the statuses and the text that it has, or its code words."""
+    """One refusal of a service's table: the statuses and the text that it has, or its code words.
+
+    `text`: a pattern that is searched in the error text, ignoring case.
+    """
 
     refusal: Refusal
     statuses: tuple[int, ...]
-    text: re.Pattern[str]
+    text: str
     codes: tuple[str, ...] = ()
-
-
-def row(refusal: Refusal, statuses: tuple[int, ...], text: str, codes: tuple[str, ...] = ()) -> Row:
-    """A row of the table. `text`: a pattern that is searched in the error text, ignoring case."""
-    return Row(refusal, statuses, re.compile(text, re.IGNORECASE), codes)
 
 
 _BY_STATUS = {404: Refusal.NOT_FOUND, 410: Refusal.GONE, 429: Refusal.RATE_LIMITED}
@@ -167,7 +165,7 @@ def recognise(table: Sequence[Row], status: int, code: str, text: str) -> Refusa
         if code in known.codes:
             return known.refusal
     for known in table:
-        if status in known.statuses and known.text.search(text):
+        if status in known.statuses and re.search(known.text, text, re.IGNORECASE):
             return known.refusal
     return _BY_STATUS.get(status)
 

@@ -16,7 +16,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.steps import PLATFORM, Call, Read
 from reconciler.kinds import find_kinds
 from reconciler.services.client import Client, ClientOptions
-from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, parsed, row
+from reconciler.services.outcome import Outcome, Policy, Refusal, Row, Verdict, parsed
 from reconciler.services.service import BearerToken, Service
 from reconciler.services.transport import Transport
 
@@ -29,16 +29,16 @@ POLICY = Policy(
     by_anyone=frozenset({401, 403, 413, 415, 429}),
     by_itself=frozenset({400, 404, 409, 410, 412, 422}),
     refusals=(
-        row(
+        Row(
             Refusal.NO_CAPACITY,
             (412, 422),
             r"insufficient (capacity|resources)|placement|unique zone",
             codes=("insufficient_capacity", "volume_placement_capacity"),
         ),
-        row(Refusal.APP_MISSING, (404,), r"could not find app\b"),
-        row(Refusal.SNAPSHOT_SCHEDULED, (412,), r"snapshot is already scheduled"),
-        row(Refusal.VOLUME_BOUND, (412,), r"currently bound to machine"),
-        row(Refusal.STATE_NOT_REACHED, (408,), r"deadline_exceeded"),
+        Row(Refusal.APP_MISSING, (404,), r"could not find app\b"),
+        Row(Refusal.SNAPSHOT_SCHEDULED, (412,), r"snapshot is already scheduled"),
+        Row(Refusal.VOLUME_BOUND, (412,), r"currently bound to machine"),
+        Row(Refusal.STATE_NOT_REACHED, (408,), r"deadline_exceeded"),
     ),
 )
 

@@ -24,19 +24,16 @@ def quiet(action: str, left: int, total: int, waited_s: float) -> None:
 
 
 class RateLimit:
-    """At most `burst` requests of one action at once and `per_second` in the long run (None: no limit).
+    """At most `BURST` requests of one action at once and `per_second` in the long run (None: no limit).
 
     Each action has a queue. A request is counted when it is sent, not when it joins the queue. After an
     answer 429 the whole queue waits, and continues at no more than the documented pace. `waiting` gets the
     longest queue that waits, and then once that 0 requests are left. `waited_s`: of these waits.
     """
 
-    def __init__(
-        self, per_second: float | None, clock: Clock, *, burst: int = BURST, waiting: Waiting = quiet
-    ) -> None:
+    def __init__(self, per_second: float | None, clock: Clock, *, waiting: Waiting = quiet) -> None:
         self.per_second = per_second
         self._interval_s = 1 / per_second if per_second else 0.0
-        self._burst = burst
         self._clock = clock
         self._waiting = waiting
         self._queues: dict[str, _Queue] = {}
@@ -60,7 +57,7 @@ class RateLimit:
         """
         if ready is None and not self._interval_s and action not in self._queues:
             return
-        queue = self._queues.setdefault(action, _Queue(self._interval_s, self._burst))
+        queue = self._queues.setdefault(action, _Queue(self._interval_s))
         async with queue.turn(first=first):
             try:
                 while (pause_s := queue.next_s - self._clock.monotonic()) > 0:
@@ -91,7 +88,7 @@ class RateLimit:
 
     def refused(self, action: str, for_s: float) -> None:
         """Note a 429: no request of `action` is sent for `for_s` seconds."""
-        queue = self._queues.setdefault(action, _Queue(self._interval_s, self._burst))
+        queue = self._queues.setdefault(action, _Queue(self._interval_s))
         queue.hold(self._clock.monotonic() + for_s)
 
 
@@ -105,8 +102,8 @@ class _Queue:
     answer.
     """
 
-    def __init__(self, interval_s: float, burst: int) -> None:
-        self._usual = self._interval_s, self._slack_s = interval_s, (burst - 1) * interval_s
+    def __init__(self, interval_s: float) -> None:
+        self._usual = self._interval_s, self._slack_s = interval_s, (BURST - 1) * interval_s
         self._full_s = -math.inf  # from then on a whole burst may be sent at once
         self._held_s = -math.inf  # until then nothing may be sent
         self._waiting: deque[anyio.Event] = deque()

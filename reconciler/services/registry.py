@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from operator import itemgetter
-from typing import Protocol
 
 import anyio
 from msgspec import Struct
@@ -38,18 +37,6 @@ from reconciler.services.retry import fails
 WORTH_TELLING_S = 2.0
 
 RateKey = tuple[str, str]  # a service, and an action that its rate limit counts ("": it has no limit)
-
-
-class Reader(Protocol):
-    """Answers reads: `Services`, or a part of them."""
-
-    async def read(self, read: Read) -> Observation:
-        """See `Client.read`."""
-        ...
-
-    def time(self, service: str) -> datetime | None:
-        """See `Client.time`; None for an unknown service."""
-        ...
 
 
 class Services(Struct, frozen=True):
@@ -201,7 +188,7 @@ async def observe(
     if fatal is not None:
         raise fatal
     if failed and not any(
-        client.has_answered for client in services.clients.values() if client.service.essential
+        client.breaker.has_answered for client in services.clients.values() if client.service.essential
     ):
         by_cause = defaultdict[str, list[_Failed]](list)
         for failure in failed:

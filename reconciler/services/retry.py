@@ -108,11 +108,11 @@ class Breaker:
         if len(self._given_up) >= MANY_PATHS:
             return True
         for_all = not self.has_answered or len(self._paths) >= MANY_PATHS
-        return for_all and self._failures > 1 and self.for_s >= DOWN_AFTER_S
+        return for_all and self._failures > 1 and self.silent_s >= DOWN_AFTER_S
 
     @property
-    def for_s(self) -> float:
-        """Seconds since the first failure after the last proper answer."""
+    def silent_s(self) -> float:
+        """Seconds for which the service has only failed, or not answered at all."""
         return 0.0 if self._since_s is None else self._clock.monotonic() - self._since_s
 
     def enter(self, path: str) -> None:
@@ -154,5 +154,5 @@ class Breaker:
 
     @property
     def _outage(self) -> str:
-        for_s = round(self.for_s)
+        for_s = round(self.silent_s)
         return f"{self._name} {self._what}" + (f" for {for_s} s" if for_s else "")

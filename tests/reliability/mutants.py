@@ -93,7 +93,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "the 404 of an app is taken as that of the object, so that a delete counts as done",
         REFUSALS,
-        '        row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
+        '        Row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
         "",
     ),
     # --- sending ---

@@ -431,7 +431,7 @@ async def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
 async def sent_at(paths: Sequence[tuple[Method, str]], **options: Any) -> list[float]:
     client, script = platform(reply('{"id": "x"}'), **options)
     for method, path in paths:
-        await client.turn(Call(method, path))
+        await client.rate.wait(client.action(Call(method, path)))
         await client.send(Call(method, path, None), id_path=None)
     return [sent.at_s for sent in script.sent]
 
@@ -444,7 +444,7 @@ async def test_one_action_of_one_app_is_sent_once_a_second_after_a_burst_of_thre
 async def test_the_time_of_waiting_for_the_limit_is_known() -> None:
     client, _ = platform(reply(), rate_limit=1.0)
     for _ in range(6):
-        await client.turn(Call("POST", VOLUMES))
+        await client.rate.wait(client.action(Call("POST", VOLUMES)))
         await client.send(Call("POST", VOLUMES, None), id_path=None)
     assert client.rate.waited_s == 3
 
@@ -452,10 +452,10 @@ async def test_the_time_of_waiting_for_the_limit_is_known() -> None:
 async def test_what_was_never_sent_does_not_hold_up_others_for_ever() -> None:
     client, script = platform(reply(), rate_limit=1.0)
     for _ in range(6):
-        await client.turn(Call("POST", VOLUMES))  # and the intent could not be recorded
+        await client.rate.wait(client.action(Call("POST", VOLUMES)))  # and the intent could not be recorded
     await script.clock.sleep(600)
     for _ in range(3):
-        await client.turn(Call("POST", VOLUMES))
+        await client.rate.wait(client.action(Call("POST", VOLUMES)))
         await client.send(Call("POST", VOLUMES, None), id_path=None)
     assert len({sent.at_s for sent in script.sent}) == 1
 
@@ -479,7 +479,7 @@ async def test_an_idle_time_brings_back_no_more_than_the_burst() -> None:
     client, script = platform(reply(), rate_limit=1.0)
     for pause_s in (0, 0, 0, 100, 0, 0, 0):
         await script.clock.sleep(pause_s)
-        await client.turn(Call("POST", VOLUMES))
+        await client.rate.wait(client.action(Call("POST", VOLUMES)))
         await client.send(Call("POST", VOLUMES, None), id_path=None)
     assert [sent.at_s for sent in script.sent] == [0, 0, 0, 100, 100, 100, 101]
 

@@ -1,6 +1,6 @@
 """What a check works with: the provider, good requests, the sending of any, and a list of what to delete.
 
-At the end the table of all checks: each has a group, a name, what is demanded, and where that is written.
+At the end the groups of checks: each check has a name, what is demanded, and where that is written.
 """
 
 import json
@@ -29,7 +29,6 @@ _MOST_WAIT_S = 30.0
 _SHOWN = ("id", "name", "plan", "primary_region", "read_regions", "organization_id", "user_id")
 
 Send = Callable[[Request, float], Awaitable[Answer]]
-OpenTransport = Callable[[str], Transport]
 
 
 class Unmet(Exception):
@@ -112,7 +111,6 @@ class Shared:
     transport: Transport
     clock: Clock
     random: Random
-    open_transport: OpenTransport
     values: set[str] = field(default_factory=set, repr=False)
     pending: dict[str, int] = field(default_factory=dict)
     target: Made | None = None
@@ -366,20 +364,17 @@ class Check(Struct, frozen=True):
         return f"{self.group}: {self.name}"
 
 
-CHECKS: list[Check] = []
-
-
 class Group:
-    """A group of checks. Called with a name, the demand and its source, it decorates the check."""
+    """The `checks` of a group. Called with a name, the demand and its source, it decorates another one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.checks: list[Check] = []
 
     def __call__(self, name: str, demand: str, source: str) -> Callable[[Play], Play]:
         def register(play: Play) -> Play:
-            new = Check(self.name, name, demand, source, play)
-            assert all(known.title != new.title for known in CHECKS), new.title
-            CHECKS.append(new)
+            assert all(known.name != name for known in self.checks), name
+            self.checks.append(Check(self.name, name, demand, source, play))
             return play
 
         return register

@@ -23,7 +23,7 @@ from reconciler.services.http1 import Http1Transport
 from reconciler.services.signing import HEADER, Encoding, signature
 from reconciler.services.transport import Answer
 
-_MOST = 1024 * 1024  # bytes of an answer
+_MOST_BYTES = 1024 * 1024  # of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,14 @@ async def _sent(request: Request, body: bytes, deadline_s: float, *, ends: bool 
     if request.body:
         lines.append(f"Content-Length: {len(request.body)}")
     written = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
-    async with aclosing(Http1Transport(parts, None, connections=1, max_body=_MOST)) as transport:
+    async with aclosing(Http1Transport(parts, None, connections=1, max_body=_MOST_BYTES)) as transport:
         response = await transport.send(written, deadline_s, ends=ends)
         raw = b"".join([piece async for piece in response.aiter_raw()])
     return Answer(response.status_code, dict(response.headers), raw)
 
 
 MASK = "(sensitive)"
-_MOST = 400  # characters of a body
+_MOST_SHOWN = 400  # characters of a body
 _SECRET_NAMES = re.compile(r"secret|password|passwd|token|credential|api_?key|cookie", re.IGNORECASE)
 
 
@@ -221,7 +221,7 @@ def without_values(url: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text)} characters)"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text)} characters)"
 
 
 def without(text: str, values: Collection[str]) -> str:

@@ -19,7 +19,7 @@ from reconciler.providers.check.bench import (
     path_of,
 )
 from reconciler.providers.check.request import Exchange, Request, parsed, without_values
-from reconciler.services.transport import Answer
+from reconciler.services.transport import Answer, HttpTransport
 
 REDIRECTS = (301, 302, 303, 307, 308)
 _NEXT_COOKIE = re.compile(r", (?=[^;,=\s]+=)")  # the transport joins equal headers; a date has no `=`
@@ -88,7 +88,7 @@ async def _exchanged(
     bench: Bench, method: str, url: str, headers: Mapping[str, str], body: bytes | None
 ) -> Answer:
     """The answer of another host than the provider's. Raises TransportError."""
-    async with aclosing(bench.shared.open_transport(_origin(url))) as transport:
+    async with aclosing(HttpTransport(_origin(url))) as transport:
         return await transport.request(
             method, url, headers=headers, body=body, deadline_s=bench.subject.deadline_s
         )
@@ -265,16 +265,12 @@ async def without_a_session(bench: Bench) -> None:
     await _expect_hidden(bench, await _followed(Browser(bench), member.url), page)
 
 
-async def _refused(browser: Browser, back: str) -> None:
-    check_refused(await browser.open(back))
-
-
 @sign_in(
     "in another browser", "the callback is refused (4xx) in a browser that did not start the sign-in", _NOTES
 )
 async def in_another_browser(bench: Bench) -> None:
     _, back, _ = await _on_the_way_back(bench)
-    await _refused(Browser(bench), back)
+    check_refused(await Browser(bench).open(back))
 
 
 @sign_in("with another `state`", "the callback with another `state` is refused (4xx)", _NOTES)
@@ -282,10 +278,10 @@ async def with_another_state(bench: Bench) -> None:
     browser, back, state = await _on_the_way_back(bench)
     if not state or state not in back:
         raise NotChecked("there is no `state`, which another check reports")
-    await _refused(browser, back.replace(state, "x" * len(state)))
+    check_refused(await browser.open(back.replace(state, "x" * len(state))))
 
 
 @sign_in("the same callback twice", "the same `state` and code again are refused (4xx)", _NOTES)
 async def twice(bench: Bench) -> None:
     browser, back, _ = await _signed_in(bench)
-    await _refused(browser, back)
+    check_refused(await browser.open(back))

@@ -136,13 +136,9 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of the block is stored, or nothing; nobody else writes meanwhile. The block must not wait."""
-        self._open.execute("BEGIN IMMEDIATE")
-        try:
+        with self._open:  # commits, or rolls back
+            self._open.execute("BEGIN IMMEDIATE")
             yield
-            self._open.execute("COMMIT")
-        except BaseException:
-            self._open.rollback()
-            raise
 
     def claim(self, table: str, digest: str, now: float) -> bool:
         """Record `digest` in `table` (nonces, events); False when it was there. One INSERT: one winner."""

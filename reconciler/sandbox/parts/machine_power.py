@@ -26,7 +26,7 @@ from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
 
 NONCE = "fly-machine-lease-nonce"
-_SHORTEST_S, _LONGEST_S = 1, 24 * 3600
+_LONGEST_S = 24 * 3600
 
 
 _LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
@@ -50,16 +50,14 @@ def get(world: World, request: Request, app_name: str, machine_id: str) -> Respo
     statuses=(201,),
     errors=(409,),
     body=wires.MachineLeaseRequest,
-    query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
+    query={"ttl": {"type": "integer", "minimum": 1, "maximum": _LONGEST_S}},
     example={"ttl": 30, "description": "a deploy"},
 )
 def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
     machine = required_in_app(world, Machine, app_name, machine_id)
-    body, asked = request.object(), request.parameter("ttl")
-    if asked is not None:
-        body["ttl"] = int(asked) if asked.isdecimal() else asked
-    wanted = read(body, wires.MachineLeaseRequest)
+    body, asked = request.object(), request.seconds("ttl", _LONGEST_S)
+    wanted = read(body if asked is None else body | {"ttl": asked}, wires.MachineLeaseRequest)
     check_lease(world, request, machine)
     if not _is_held(world, machine):
         machine.lease_nonce = world.new_id(12)
@@ -154,7 +152,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     wanted = request.parameters("state") or ["started"]
     if not set(wanted) <= set(_WAITED_FOR):
         raise refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
-    timeout_s = _timeout_s(request.parameter("timeout"))
+    timeout_s = request.seconds("timeout", LONGEST_WAIT_S) or LONGEST_WAIT_S
     state = shown_state(world, machine)
     if machine.state in wanted or (machine.state in RUNNING and not set(wanted).isdisjoint(RUNNING)):
         return reply({"ok": True, "state": state})
@@ -300,14 +298,6 @@ def _broken_rule(machine: Machine) -> str:
 def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
     if machine.state not in states:
         raise precondition(f"unable to {verb} machine from current state: '{machine.state}'")
-
-
-def _timeout_s(text: str | None) -> int:
-    if text is None:
-        return LONGEST_WAIT_S
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= LONGEST_WAIT_S):
-        raise refused("timeout", f"must be between 1 and {LONGEST_WAIT_S} seconds")
-    return int(text)
 
 
 def _accepted() -> Response:

@@ -41,7 +41,10 @@ class Stop(Exception):
 
 @dataclass
 class Reference:
-    """An ASGI application. `url`: its own address, known once it listens. `polls`: until it is ready."""
+    """An ASGI application. `url`: its own address, known once it listens. `polls`: until it is ready.
+
+    `words`: those of every refusal. `busy`: `retry-after` of its first answers, which are 429.
+    """
 
     defect: str = ""
     polls: int = 2
@@ -53,6 +56,8 @@ class Reference:
     codes: dict[str, str] = field(default_factory=dict)
     makes_users: bool = True
     verified: int = 0  # calls
+    words: str = "unauthorized"
+    busy: list[str] = field(default_factory=list)
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -73,6 +78,8 @@ class Reference:
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: dict[str, Any], receive: Receive, headers: list[tuple[str, str]]) -> Stop:
+        if self.busy:
+            return Stop(429, {}, {"retry-after": self.busy.pop(0)})
         method, path = scope["method"], scope["raw_path"].decode()
         query = scope["query_string"].decode()
         if path.startswith("/auth/"):
@@ -123,7 +130,7 @@ class Reference:
             raise self._refusal("too slow") from None
 
     def _refusal(self, why: str) -> Stop:
-        words = why if self.defect == "tells why it refuses" else "unauthorized"
+        words = why if self.defect == "tells why it refuses" else self.words
         return Stop(401, {"error": words}, {"connection": "close"})
 
     def _check_signature(self, headers: list[tuple[str, str]], message: bytes) -> None:

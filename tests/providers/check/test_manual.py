@@ -16,7 +16,7 @@ def test_the_manual_names_every_option_and_every_group() -> None:
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     table = "\n".join(row for row in MANUAL.splitlines() if row.startswith("| `"))
     assert {option for option in options if f"`{option}" not in table and f" {option} " not in table} == set()
-    assert {group for group in GROUPS if f"| `{group}` |" not in table} == set()
+    assert {group.name for group in GROUPS if f"| `{group.name}` |" not in table} == set()
 
 
 def test_the_manual_shows_a_failure_as_it_is_printed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.providers.check.refusals import FORGERIES
 from reconciler.providers.check.run import document, junit, line, selected, summary
-from tests.providers.check.bout import checked, failed, subject_of
+from tests.providers.check.bout import HastyClock, checked, failed, subject_of
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
 
 
@@ -24,6 +24,20 @@ def test_a_provider_that_is_busy_after_it_used_up_the_nonce_is_asked_with_anothe
         report = checked(subject_of(app), "calls", "repeats")
     assert failed(report) == {}
     assert report.passed
+
+
+def test_a_refusal_may_be_as_long_as_the_page_of_a_gateway() -> None:
+    with serving(Reference(words="unauthorized, " * 100)) as app:
+        report = checked(subject_of(app), "refusals: GET with *", "refusals: POST with *", "bounds")
+    assert failed(report) == {}
+
+
+def test_a_provider_that_is_busy_is_asked_again_after_the_time_that_it_names() -> None:
+    clock = HastyClock()
+    with serving(Reference(busy=["3", "\N{SUPERSCRIPT TWO}", "Thu, 01 Jan 2026 00:00:00 GMT"])) as app:
+        report = checked(subject_of(app), "calls: GET of an unknown id", clock=clock)
+    assert failed(report) == {}
+    assert clock.slept_s == 5.0  # a time that cannot be read counts as 1 s
 
 
 def test_what_the_check_made_is_deleted() -> None:

@@ -50,18 +50,19 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _no_new_databases(postgres: Postgres) -> Iterator[None]:
-    """CREATE DATABASE waits during the block, and what waits at its end never makes one.
+def _a_database_begun(postgres: Postgres, begin: Callable[[], Reply]) -> Iterator[Reply]:
+    """`begin` waits to create a database, and never makes one. Any other CREATE DATABASE waits, too.
 
-    A worker that took the place of a killed one may try again at any moment: those who wait then are ended by
-    their names, for the lock would hold the newcomers until it is given back.
+    Those of workers that took the place of killed ones may come at any moment, and go on after the block.
     """
     with psycopg.connect(postgres.url) as holder:
         holder.execute("LOCK TABLE pg_database IN SHARE MODE")
-        yield
-        ended = _waiting(postgres)
-        holder.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(ended)])
-        _wait(lambda: not ended & _waiting(postgres))
+        reply = begin()
+        _wait(lambda: bool(_waiting(postgres)))
+        begun = _waiting(postgres)
+        yield reply
+        holder.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(begun)])
+        _wait(lambda: not begun & _waiting(postgres))
         holder.rollback()
 
 
@@ -99,11 +100,9 @@ def test_a_kill_in_the_middle_leaves_half_a_database_that_the_next_start_complet
     roles, databases = postgres.roles(), postgres.databases()
     with (
         serving_provider(postgres, store, "--answer-s", "0.2", workers=2, public_url=url) as first,
-        _no_new_databases(postgres),
+        _a_database_begun(postgres, lambda: first.platform.provision("killed")) as begun,
     ):
-        begun = first.platform.provision("killed")
         assert (begun.status, begun.json["status"]) == (202, "provisioning")
-        _wait(lambda: bool(_waiting(postgres)))
         first.kill()
     assert len(postgres.roles() - roles) == 1
     assert postgres.databases() == databases
@@ -120,9 +119,8 @@ def test_a_killed_worker_is_replaced_and_what_it_had_begun_goes_on(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     with serving_provider(postgres, tmp_path / "p.db", "--answer-s", "0.2", workers=2) as provider:
-        with _no_new_databases(postgres):
-            assert provider.platform.provision("orphaned").status == 202
-            _wait(lambda: bool(_waiting(postgres)))
+        with _a_database_begun(postgres, lambda: provider.platform.provision("orphaned")) as begun:
+            assert begun.status == 202
             before = set(provider.workers())
             for worker in before:
                 os.kill(worker, 9)

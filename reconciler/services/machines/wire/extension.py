@@ -4,7 +4,6 @@ Source: platform API, 2.7 to 2.11, 3.4, 4.5, 5.3 and 6; platform notes, "Extensi
 parameters (`url`, `nonce`, `timestamp`) belong to `signing`, not to these bodies.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -51,14 +50,6 @@ class ExtensionWebhook(Wire):
     timestamp: str
     action: str
     resource: Extension
-
-
-class MachineEvent(Wire):
-    """Platform to provider. `data` varies by event; keys shown are `Error` and `Transition`."""
-
-    machine_id: str
-    status: str | None = None
-    data: Mapping[str, Any] = {}
 
 
 class OAuthToken(Wire):
