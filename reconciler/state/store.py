@@ -180,8 +180,6 @@ class State:
     `spooled`: scopes with spooled outcomes, which this state already shows (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome arrived after the call had been settled differently.
-    `half_moved`: entries of moves to another scope whose second commit is due (`scope`: where); `records`
-    does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
     `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
@@ -199,7 +197,6 @@ class State:
     plans_run: frozenset[str]
     spooled: frozenset[str] = frozenset()
     unclaimed: tuple[JournalEntry, ...] = ()
-    half_moved: tuple[JournalEntry, ...] = ()
     elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
     serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
@@ -233,7 +230,6 @@ class State:
             open_intents=_about(scopes, self.open_intents),
             spooled=self.spooled.intersection(scopes),
             unclaimed=_about(scopes, self.unclaimed),
-            half_moved=_about(scopes, self.half_moved),
             elsewhere={
                 **self.elsewhere,
                 **{
