@@ -94,15 +94,10 @@ REMEMBERED = "Remembered"  # the kind of records that are about no object (`Stat
 
 
 class Lease(Struct, frozen=True):
-    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow.
-
-    `expires_at`: by the store's clock, unless it is renewed. None: the lease lasts as long as the process
-    that holds it.
-    """
+    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow."""
 
     holder: str
     epochs: Mapping[str, int]
-    expires_at: datetime | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -324,13 +319,6 @@ class Store:
         Takes nothing, and waits for nothing.
         """
         return await self.inner.holders(scopes)
-
-    async def renew(self, lease: Lease) -> Lease:
-        """Put off the end of a lease. Raises StoreError when it is no longer the current one.
-
-        Either value stands for the lease from then on: what counts is what the store knows.
-        """
-        return await self.inner.renew(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """Raises StoreError unless `lease` is the current one of each of its scopes, and outlives `for_s`."""

@@ -16,7 +16,7 @@ from reconciler.state.contents import StateDump, same, verify
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, State, Store
 from tests.state.contract import Backend
-from tests.state.worlds import DATA, NOON, entry, record
+from tests.state.worlds import DATA, NOON, entry, record, renew
 
 HERE, THERE = "sqlite:here.db", "postgresql://db/there"
 LOGS, POSTS = Address("Volume", "logs", "shop"), Address("Volume", "posts", "blog")
@@ -135,7 +135,7 @@ class MovableContract:
         attempts: list[Any] = [
             lambda: store.commit(lease, [entry(Event.DONE, "s2")]),
             lambda: store.check(lease),
-            lambda: store.renew(lease),
+            lambda: renew(store, lease),
         ]
         for each in (store, other, backend.open()):
             attempts += [
