@@ -196,7 +196,7 @@ class Overlays:
         if gone is not None:
             self._removed[address] = gone.key()
             return None
-        done = merged.document() if patches else document
+        done = merged.document
         here = self._addresses[address] = self._address(done) or address
         if here != address:
             self._bases[here] = address

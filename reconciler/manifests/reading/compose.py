@@ -63,16 +63,7 @@ class Document(Struct, frozen=True):
 
     def shown(self) -> "Document":
         """Return the same document, of a kind that holds no secrets."""
-        return Document(  # `replace` takes as long as validating a volume
-            self.file,
-            self.value,
-            shown_spans(self.spans),
-            shown_spans(self.key_spans),
-            self.surprises,
-            self.has_nulls,
-            self.overlaid,
-            self.overlaid_keys,
-        )
+        return replace(self, spans=shown_spans(self.spans), key_spans=shown_spans(self.key_spans))
 
     def hidden(self) -> "Document":
         """Return the same document, of a kind that holds secrets: overlays' values are not shown either."""
