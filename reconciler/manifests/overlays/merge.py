@@ -173,12 +173,14 @@ def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
     """Return `document` with other values at some paths; positions stay the same."""
     value = document.value
     for path, new in values.items():
-        value = _with(value, path, new)
+        value = with_value_at(value, path, new)
     return replace(document, value=value)
 
 
-def _with(value: Any, path: Path, new: Any) -> Any:
-    return {**value, path[0]: _with(value[path[0]], path[1:], new)} if path else new
+def with_value_at(value: Mapping[str, Any], path: Path, new: Any) -> dict[str, Any]:
+    """Return `value` with another one at `path`, which is not empty."""
+    name, inside = str(path[0]), path[1:]
+    return {**value, name: with_value_at(value[name], inside, new) if inside else new}
 
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
