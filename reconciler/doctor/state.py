@@ -1,6 +1,6 @@
 """The state: whether it exists and is intact, who has locked it, and the open calls of earlier runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from reconciler.core.advice import command
@@ -78,10 +78,13 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     if left:
         help = f"`{plan}` says how each call is settled"
         return wrong("open calls", f"without an outcome: {some(left)}", help, plan)
-    unstored = list(_unstored(state))
-    if unstored:
-        help = "the next apply of those resources stores these outcomes"
-        return suspicious("open calls", "; ".join(unstored), help)
+    if state.spooled:
+        scopes = some([f"`{scope}`" for scope in sorted(state.spooled)])
+        return suspicious(
+            "open calls",
+            f"outcomes that could not be stored are in a file beside the state; scopes: {scopes}",
+            "the next apply of those resources stores these outcomes",
+        )
     if state.unclaimed:
         found = [str(entry.data["unclaimed"]) for entry in state.unclaimed]
         help = f"`{listed}` says what to do about them"
@@ -115,15 +118,6 @@ def check_backups(backups: Backups | None, state: State | None, now: datetime) -
     return suspicious(
         "backups", "none", f"each apply that changes something creates one; so does `{make}`", make
     )
-
-
-def _unstored(state: State) -> Iterator[str]:
-    """Sentences about outcomes that wait for the next apply: spooled ones, and unfinished moves."""
-    if state.spooled:
-        scopes = some([f"`{scope}`" for scope in sorted(state.spooled)])
-        yield f"outcomes that could not be stored are in a file beside the state; scopes: {scopes}"
-    if state.half_moved:
-        yield f"{counted(len(state.half_moved), 'move')} between scopes did not finish"
 
 
 def _call(opened: JournalEntry) -> str:

@@ -240,8 +240,6 @@ _DECIDED: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     "forget": lambda data, address: f"the record of {address} ({data['forget']}) was dropped",
     "claimed": lambda data, address: f"the untracked object {data['claimed']} is not reported any more",
     "unclaimed": lambda data, address: f"{data['unclaimed']} has no record: {data.get('because')}",
-    "moved_from": lambda data, address: f"{data['moved_from']} is recorded as {address} in another scope",
-    "moved_away": lambda data, address: f"{data['moved_away']} has moved to {data.get('moved_to')}",
     "platform": lambda data, address: f"the state is about the platform at {data['platform']}",
     "unlock": lambda data, address: (
         f"{data['unlock'] or 'the whole state'} was unlocked, held by {data.get('holder')}"

@@ -47,7 +47,7 @@ class Body(Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StateDump:
-    """`rows`: no row comes before its cause, also where that is a row of another scope (`rules.effect`).
+    """`rows`: by their time, those of one scope in their own order.
 
     `heads`: of every scope that has a row, a record or ever had a lease. `environment`: "" for that of no
     environment. `moved_to`: where the state is now, of which this is what stayed behind (with `errors.COPY`

@@ -1,6 +1,5 @@
 """What a journal entry does to open intents, plans run and other lists and facts: said here alone. Pure."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -10,14 +9,14 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.state.codec import EntryColumns
-from reconciler.state.store import Event, JournalEntry, State
+from reconciler.state.store import Event, JournalEntry
 
 IntentKey = tuple[str, str, int]  # run, step, attempt
 
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
-DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform")
+DECISIONS = ("unclaimed", "claimed", "platform")
 
 Ref = TypeVar("Ref")
 
@@ -28,8 +27,6 @@ class Effect(Struct, frozen=True):
     `plans`: the id of one that is run from now on, and those of the approvals that it uses. `platform`: its
     address, from now on. `unclaimed`: the id of an object that no record tracks; `claimed`: of one about
     which a person has decided. Of these two, `claimed` comes second.
-    `moved_from`: the address whose record is in another scope from now on, where this entry put it;
-    `moved_away`: the one that was removed in its own scope after that.
     """
 
     opens: IntentKey | None = None
@@ -37,21 +34,15 @@ class Effect(Struct, frozen=True):
     plans: tuple[str, ...] = ()
     unclaimed: str = ""
     claimed: str = ""
-    moved_from: str = ""
-    moved_away: str = ""
     platform: str = ""
 
 
 class View(Struct, Generic[Ref], frozen=True):
-    """What a journal amounts to, oldest first. `Ref` is how its keeper names an entry, such as its row.
-
-    `half_moved`: by the address that they have left, moves to another scope whose source is not removed yet.
-    """
+    """What a journal amounts to, oldest first. `Ref` is how its keeper names an entry, such as its row."""
 
     open_intents: Mapping[IntentKey, Ref] = field(default_factory=dict)
     plans_run: frozenset[str] = frozenset()
     unclaimed: Mapping[str, Ref] = field(default_factory=dict)
-    half_moved: Mapping[str, Ref] = field(default_factory=dict)
     platform: str = ""
 
 
@@ -72,24 +63,9 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.unclaimed) | {effect.unclaimed: entry})
     if effect.claimed:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.claimed))
-    if effect.moved_from:
-        view = replace(
-            view, half_moved=_without(view.half_moved, effect.moved_from) | {effect.moved_from: entry}
-        )
-    if effect.moved_away:
-        view = replace(view, half_moved=_without(view.half_moved, effect.moved_away))
     if effect.platform:
         view = replace(view, platform=effect.platform)
     return view
-
-
-def as_moved(state: State) -> State:
-    """`state` without the records that have moved to another scope, and still stand at their source."""
-    if not state.half_moved:
-        return state
-    gone = {entry.data["moved_from"] for entry in state.half_moved}
-    records = {address: each for address, each in state.records.items() if str(address) not in gone}
-    return dataclasses.replace(state, records=records)
 
 
 def effect(entry: JournalEntry) -> Effect:

@@ -16,7 +16,7 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import between_scopes, ingest, spool_file
+from reconciler.state import ingest, spool_file
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.marks import Marks, StateOlder
@@ -29,8 +29,7 @@ T = TypeVar("T")
 class Spooling(Store):
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
-    `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out
-    of them that a process left half-way.
+    `load` shows what is spooled at once. A lease takes in what is spooled for its scopes.
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class Spooling(Store):
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
         try:
             await self._take_in(lease)
-            await between_scopes.finish(self.inner, lease, self._clock.now())
             await self._in_thread(lambda: spool_file.reserve(self._place))
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(StoreError):

@@ -94,15 +94,10 @@ REMEMBERED = "Remembered"  # the kind of records that are about no object (`Stat
 
 
 class Lease(Struct, frozen=True):
-    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow.
-
-    `expires_at`: by the store's clock, unless it is renewed. None: the lease lasts as long as the process
-    that holds it.
-    """
+    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow."""
 
     holder: str
     epochs: Mapping[str, int]
-    expires_at: datetime | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -180,8 +175,6 @@ class State:
     `spooled`: scopes with spooled outcomes, which this state already shows (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome arrived after the call had been settled differently.
-    `half_moved`: entries of moves to another scope whose second commit is due (`scope`: where); `records`
-    does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
     `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
@@ -199,7 +192,6 @@ class State:
     plans_run: frozenset[str]
     spooled: frozenset[str] = frozenset()
     unclaimed: tuple[JournalEntry, ...] = ()
-    half_moved: tuple[JournalEntry, ...] = ()
     elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
     serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
@@ -233,7 +225,6 @@ class State:
             open_intents=_about(scopes, self.open_intents),
             spooled=self.spooled.intersection(scopes),
             unclaimed=_about(scopes, self.unclaimed),
-            half_moved=_about(scopes, self.half_moved),
             elsewhere={
                 **self.elsewhere,
                 **{
@@ -328,13 +319,6 @@ class Store:
         Takes nothing, and waits for nothing.
         """
         return await self.inner.holders(scopes)
-
-    async def renew(self, lease: Lease) -> Lease:
-        """Put off the end of a lease. Raises StoreError when it is no longer the current one.
-
-        Either value stands for the lease from then on: what counts is what the store knows.
-        """
-        return await self.inner.renew(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """Raises StoreError unless `lease` is the current one of each of its scopes, and outlives `for_s`."""

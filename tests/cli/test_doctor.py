@@ -17,7 +17,6 @@ from reconciler.core.errors import Locked
 from reconciler.core.model import StateRecord
 from reconciler.doctor.state import check_lock
 from reconciler.state import open_store
-from reconciler.state.between_scopes import arrived
 from reconciler.state.places.sqlite import backups
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry
@@ -307,20 +306,6 @@ def test_outcomes_that_were_kept_beside_the_state_are_named(calm: Project) -> No
     assert found["open calls"]["message"] == told
     calm.apply()
     assert outcomes(checks(calm, code=0)) == {}
-
-
-def test_a_move_that_ended_half_way_is_named(calm: Project) -> None:
-    async def move(store: Spooling, record: StateRecord) -> None:
-        target = record.address._replace(app="elsewhere")
-        lease = await store.lease(["elsewhere"], "the test")
-        there = replace(record, address=target, scope="elsewhere", serial=0)
-        await store.commit(lease, [arrived(record, target, "r1", NOON)], [there])
-        await store.release(lease)
-
-    in_the_state(calm, move)
-    found = checks(calm, code=1)  # nothing shows an app `elsewhere`
-    assert found["open calls"]["outcome"] == "warning"
-    assert found["open calls"]["message"] == "1 move between scopes did not finish"
 
 
 def test_backups_that_are_missing_or_damaged(calm: Project) -> None:

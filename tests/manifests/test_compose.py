@@ -5,7 +5,6 @@ import yaml
 
 from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import Composed, Document, compose
-from reconciler.manifests.reading.spans import SpanTable
 
 Place = tuple[int, int, int]  # line, column, end column
 
@@ -178,16 +177,12 @@ def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
 
 
 def test_keys_that_need_quotes_do_not_make_later_plain_ones_pass() -> None:
-    table = SpanTable()
-    assert compose(b'"no": 1\n', "a.yaml", table).diagnostics == []
-    assert [problem.code for problem in compose(b"no: 1\n", "b.yaml", table).diagnostics] == [
-        "non-string-key"
-    ]
+    assert compose(b'"no": 1\n', "a.yaml").diagnostics == []
+    assert [problem.code for problem in compose(b"no: 1\n", "b.yaml").diagnostics] == ["non-string-key"]
 
 
 def test_documents_of_one_shape_share_their_paths() -> None:
-    table = SpanTable()
-    first, second = (compose(data, "a", table).documents[0] for data in (b"a: {b: 1}", b"a: {b: 222}"))
+    first, second = (compose(data, "a").documents[0] for data in (b"a: {b: 1}", b"a: {b: 222}"))
     assert all(one is other for one, other in zip(first.spans, second.spans, strict=True))
     assert [unpack_span("a", item.spans["a", "b"]).end_column for item in (first, second)] == [9, 11]
 

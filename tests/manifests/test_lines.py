@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from reconciler.manifests.reading import lines
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.lines import Known, line_values
-from reconciler.manifests.reading.spans import SpanTable
 from tests.examples import times
 from tests.manifests.conftest import volume
 from tests.manifests.test_against_pyyaml import TOKENS
@@ -54,7 +53,7 @@ spec:
 def agrees(data: bytes) -> bool:
     """Whether `data` is read line by line. Then its documents are those of `compose`, without a problem."""
     composed = compose(data, "a.yaml")
-    documents = Known().documents("a.yaml", data, SpanTable())
+    documents = Known().documents("a.yaml", data)
     if documents is None:
         return False
     assert composed.diagnostics == []
@@ -145,7 +144,7 @@ def test_files_without_a_document_are_read(text: str) -> None:
 )
 def test_what_is_not_certain_is_left_to_compose(text: str) -> None:
     assert line_values(text.encode()) is None
-    assert Known().documents("a.yaml", text.encode(), SpanTable()) is None
+    assert Known().documents("a.yaml", text.encode()) is None
 
 
 @times(4)

@@ -136,7 +136,7 @@ class Campaign:
 
     def kill(self, point: str) -> None:
         with self._moving() as move:
-            assert move.writable(move.old) == [True]  # which also ends what moves between two scopes
+            assert move.writable(move.old) == [True]
             before = move.known(move.old)
             killed = move.migrate(move.root / "trace", point)
             if killed.code != -signal.SIGKILL:

@@ -295,10 +295,10 @@ SHARED: tuple[Mutant, ...] = (
     # --- reading ---
     _tested(
         "heads are read one after the other, at no common moment",
-        f"{MOMENTS_TEST}::test_a_record_that_moves_while_the_heads_are_read_is_seen_once",
+        f"{MOMENTS_TEST}::test_what_is_stored_while_the_heads_are_read_is_seen_with_all_before_it",
         SCOPES,
-        "if len(moved) <= 1 or (",
-        "if True or (",
+        "if len(moved) <= 1 or attempt",
+        "if True or attempt",
     ),
     _tested(
         "a segment that was changed is believed",

@@ -12,15 +12,14 @@ from msgspec.structs import replace
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.core.model import Address
 from reconciler.state import backend_of
-from reconciler.state.between_scopes import arrived
 from reconciler.state.contents import StateDump, same, verify
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, State, Store
 from tests.state.contract import Backend
-from tests.state.worlds import DATA, NOON, entry, record
+from tests.state.worlds import DATA, NOON, entry, record, renew
 
 HERE, THERE = "sqlite:here.db", "postgresql://db/there"
-LOGS, MOVED = Address("Volume", "logs", "shop"), Address("Volume", "logs", "blog")
+LOGS, POSTS = Address("Volume", "logs", "shop"), Address("Volume", "posts", "blog")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Filled:
 
 
 async def filled(store: Store) -> Filled:
-    """Two scopes with records, an open intent, a half move, an unclaimed object, a plan and a fact."""
+    """Two scopes with records, an open intent, an unclaimed object, a plan and a fact."""
     await store.create()
     whole = await store.lease([WHOLE_STATE], "me")
     facts = {"platform": "https://platform"}
@@ -43,12 +42,11 @@ async def filled(store: Store) -> Filled:
     shop, blog = lease.of("shop"), lease.of("blog")
     started = JournalEntry("r1", Event.RUN_STARTED, NOON, data=Run("plan-1").to_json())
     (data,) = await store.commit(shop, [started, entry(Event.INTENT), entry(Event.DONE)], [record()])
-    (logs,) = await store.commit(shop, [], [replace(record(LOGS), source="\ud800 \0")])
+    await store.commit(shop, [], [replace(record(LOGS), source="\ud800 \0")])
     await store.commit(shop, [entry(Event.INTENT, "s2", scope="shop")], [data])
     odd = {"unclaimed": "vol_9", "scope": "blog", "odd": "\ud800 \0 \N{SNOWMAN}"}
     await store.commit(blog, [JournalEntry("r2", Event.DECIDED, NOON, data=odd)])
-    moved = arrived(logs, MOVED, "r2", NOON)
-    await store.commit(blog, [moved], [replace(logs, address=MOVED, scope="blog", serial=0)])
+    await store.commit(blog, [], [record(POSTS, scope="blog")])
     await store.release(lease)
     return Filled(store, await store.load(), await store.fingerprint_key())
 
@@ -98,7 +96,7 @@ class MovableContract:
     async def test_what_was_exported_is_whole(self, here: Filled) -> None:
         verify(await backend_of(here.store).export())
         state = here.state
-        assert len(state.open_intents) == len(state.half_moved) == len(state.unclaimed) == 1
+        assert len(state.open_intents) == len(state.unclaimed) == 1
 
     async def test_nothing_comes_from_where_no_state_is(self, backend: Backend) -> None:
         with pytest.raises(StoreError, match="there is no state"):
@@ -137,7 +135,7 @@ class MovableContract:
         attempts: list[Any] = [
             lambda: store.commit(lease, [entry(Event.DONE, "s2")]),
             lambda: store.check(lease),
-            lambda: store.renew(lease),
+            lambda: renew(store, lease),
         ]
         for each in (store, other, backend.open()):
             attempts += [

@@ -104,12 +104,11 @@ class Expiring(MemoryStore):
         self.begun, self.goes_on = threading.Semaphore(0), threading.Event()
         self.goes_on.set()
 
-    def beat(self, lease: Lease) -> Lease:
+    def beat(self, lease: Lease) -> None:
         self.begun.release()
         self.goes_on.wait(30)
         if self.failure is not None:
             raise self.failure
-        return lease
 
     async def renewals(self, count: int) -> None:
         for _ in range(count):

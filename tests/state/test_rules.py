@@ -15,9 +15,7 @@ from tests.state.worlds import NOON, entry
 
 names = st.sampled_from(["a", "b"])
 ids = st.sampled_from(["vol_1", "vol_2"])
-decisions = st.dictionaries(
-    st.sampled_from(["claimed", "unclaimed", "forget", "platform", "moved_from", "moved_away"]), ids
-)
+decisions = st.dictionaries(st.sampled_from(["claimed", "unclaimed", "forget", "platform"]), ids)
 entries = st.one_of(
     st.builds(
         JournalEntry,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from reconciler.core.diagnostics import Span
 from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
@@ -94,37 +95,21 @@ def _is_brought(document: Document, path: Path, value: Any) -> bool:
 
 
 class Merged:
-    """A document being patched; the original, and the patches, stay as they are."""
+    """A document being patched. The original, and the patches, stay as they are.
+
+    `document`: as it is after the patches so far.
+    """
 
     def __init__(self, original: Document) -> None:
-        self._file = original.file
-        self._value = original.value
-        self._has_nulls = original.has_nulls
-        self._spans = original.spans
-        self._key_spans = original.key_spans
-        self._surprises = dict(original.surprises)
-        self._overlaid = dict(original.overlaid)
-        self._overlaid_keys = dict(original.overlaid_keys)
+        self.document = original
 
     def patch(self, change: Mapping[str, Any], source: Path, overlay: Document) -> list[Path]:
         """Merge `change`, at the path `source` of `overlay`. Return the paths in `change` that it removed."""
         removed: list[Path] = []
-        self._has_nulls |= overlay.has_nulls
-        self._value = self._merge(self._value, change, (), source, overlay, removed)
+        value = self._merge(self.document.value, change, (), source, overlay, removed)
+        has_nulls = self.document.has_nulls or overlay.has_nulls
+        self.document = replace(self.document, value=value, has_nulls=has_nulls)
         return removed
-
-    def document(self) -> Document:
-        """Return the document after all patches."""
-        return Document(
-            self._file,
-            self._value,
-            self._spans,
-            self._key_spans,
-            self._surprises,
-            self._has_nulls,
-            self._overlaid,
-            self._overlaid_keys,
-        )
 
     def _merge(
         self,
@@ -142,8 +127,7 @@ class Merged:
                 if name in merged:
                     del merged[name]
                     removed.append(here)
-                    self._forget(here)
-                    self._overlaid[here] = overlay.span(there)
+                    self._place(here, {here: overlay.span(there)}, {}, {})
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
@@ -156,36 +140,47 @@ class Merged:
 
     def _take(self, here: Path, there: Path, overlay: Document, *, inside: bool) -> None:
         """Let the value at `there` of the overlay replace the one at `here`. `inside`: with its items."""
-        self._forget(here)
         size = len(there)
         items = (path for path in overlay.spans if len(path) > size and path[:size] == there)
-        for path in (there, *items) if inside else (there,):
-            to = (*here, *path[size:])
-            self._overlaid[to] = overlay.span(path)
-            if path == there or path in overlay.key_spans:
-                self._overlaid_keys[to] = overlay.key_span(path)
-            if path in overlay.surprises:
-                self._surprises[to] = overlay.surprises[path]
+        taken = {path: (*here, *path[size:]) for path in ((there, *items) if inside else (there,))}
+        self._place(
+            here,
+            {to: overlay.span(path) for path, to in taken.items()},
+            {
+                to: overlay.key_span(path)
+                for path, to in taken.items()
+                if path == there or path in overlay.key_spans
+            },
+            {to: overlay.surprises[path] for path, to in taken.items() if path in overlay.surprises},
+        )
 
-    def _forget(self, path: Path) -> None:
-        """Drop all positions at and below `path`."""
-        self._spans = _without(self._spans, path)
-        self._key_spans = _without(self._key_spans, path)
-        self._surprises = _without(self._surprises, path)
-        self._overlaid = _without(self._overlaid, path)
-        self._overlaid_keys = _without(self._overlaid_keys, path)
+    def _place(
+        self, path: Path, spans: dict[Path, Span], key_spans: dict[Path, Span], surprises: dict[Path, str]
+    ) -> None:
+        """Let these positions replace all at and below `path`."""
+        before = self.document
+        self.document = replace(
+            before,
+            spans=_without(before.spans, path),
+            key_spans=_without(before.key_spans, path),
+            surprises=_without(before.surprises, path) | surprises,
+            overlaid=_without(before.overlaid, path) | spans,
+            overlaid_keys=_without(before.overlaid_keys, path) | key_spans,
+        )
 
 
 def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
     """Return `document` with other values at some paths; positions stay the same."""
     value = document.value
     for path, new in values.items():
-        value = _with(value, path, new)
+        value = with_value_at(value, path, new)
     return replace(document, value=value)
 
 
-def _with(value: Any, path: Path, new: Any) -> Any:
-    return {**value, path[0]: _with(value[path[0]], path[1:], new)} if path else new
+def with_value_at(value: Mapping[str, Any], path: Path, new: Any) -> dict[str, Any]:
+    """Return `value` with another one at `path`, which is not empty."""
+    name, inside = str(path[0]), path[1:]
+    return {**value, name: with_value_at(value[name], inside, new) if inside else new}
 
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:

@@ -20,7 +20,7 @@ from reconciler.kinds.roles import holds_secrets
 from reconciler.manifests.overlays.merge import Merged, with_private_lines
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import named
-from reconciler.manifests.validation.problems import describe
+from reconciler.manifests.validation.problems import describe, value_at
 
 PATTERN_SIGNS = (b"*", b"?")
 
@@ -131,9 +131,7 @@ class Overlays:
             )
             return
         for path in _FIXED:
-            holder: Any = change
-            for part in path[:-1]:
-                holder = holder.get(part) if isinstance(holder, dict) else None
+            holder = value_at(change, path[:-1])
             if isinstance(holder, dict) and path[-1] in holder:
                 yield error(
                     "not-patchable",
@@ -196,7 +194,7 @@ class Overlays:
         if gone is not None:
             self._removed[address] = gone.key()
             return None
-        done = merged.document() if patches else document
+        done = merged.document
         here = self._addresses[address] = self._address(done) or address
         if here != address:
             self._bases[here] = address
@@ -260,7 +258,7 @@ class Overlays:
                 yield problem
                 continue
             for path in _leaves(patch.change):
-                if path and _at(patch.change, path) is None and (number, path) not in self._effective:
+                if path and value_at(patch.change, path) is None and (number, path) not in self._effective:
                     problem = warning(
                         "overlay-removes-nothing",
                         f"`{_named(patch, path)}` is not there to be removed",
@@ -301,16 +299,12 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:size] == other[:size]
 
 
-def _at(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value[part]
-    return value
-
-
 def _named(patch: Patch, path: Path) -> str:
     """Return the field at `path` of `patch`, without its name if that may be a value, as in {hunter2}."""
     value = patch.value(path)
-    may_be_a_value = value.private and _at(patch.change, path) is None and value.column == value.end_column
+    may_be_a_value = (
+        value.private and value_at(patch.change, path) is None and value.column == value.end_column
+    )
     return named((*path[:-1], "…") if may_be_a_value else path)
 
 

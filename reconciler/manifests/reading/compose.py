@@ -26,15 +26,7 @@ from reconciler.manifests.reading.refusals import (
     decode,
 )
 from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
-from reconciler.manifests.reading.spans import (
-    MERGE,
-    PathNode,
-    Placed,
-    SpanTable,
-    key_child,
-    merge,
-    shown_spans,
-)
+from reconciler.manifests.reading.spans import MERGE, below, merge, shown_spans
 from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -71,16 +63,7 @@ class Document(Struct, frozen=True):
 
     def shown(self) -> "Document":
         """Return the same document, of a kind that holds no secrets."""
-        return Document(  # `replace` takes as long as validating a volume
-            self.file,
-            self.value,
-            shown_spans(self.spans),
-            shown_spans(self.key_spans),
-            self.surprises,
-            self.has_nulls,
-            self.overlaid,
-            self.overlaid_keys,
-        )
+        return replace(self, spans=shown_spans(self.spans), key_spans=shown_spans(self.key_spans))
 
     def hidden(self) -> "Document":
         """Return the same document, of a kind that holds secrets: overlays' values are not shown either."""
@@ -145,7 +128,7 @@ class Composed(Struct, frozen=True):
         return [show(problem) for problem in self.diagnostics]
 
 
-def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
+def compose(data: bytes, file: str) -> Composed:
     """Read `data`, which `file` names in diagnostics; never raises for what the data holds.
 
     A syntax error and a breached limit end the file. Empty documents are left out.
@@ -153,7 +136,7 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
     text = decode(data, file)
     if isinstance(text, Diagnostic):
         return Composed([], [hide(text)])
-    composer = _Composer(text, file, table or SpanTable())
+    composer = _Composer(text, file)
     composed = Composed([], composer.problems)
     try:
         while composer.begins_document():
@@ -185,10 +168,9 @@ class _Stop(Exception):
 class _Composer:
     """The stream of one file: where its documents begin, its problems, and what is left of its limits."""
 
-    def __init__(self, text: str, file: str, table: SpanTable) -> None:
+    def __init__(self, text: str, file: str) -> None:
         self.refusals = Refusals(text, file)
         self.file = file
-        self.table = table
         self.next_event: Callable[[], yaml.Event] = _LOADER(text).get_event
         self.problems: list[Diagnostic] = []
         self.events_left = MOST_FILE_EVENTS
@@ -216,9 +198,10 @@ class _Composer:
         self.events_left -= builder.size
         if len(self.problems) > problems_before:
             return None
-        spans, key_spans = self.table.spans(*builder.placed)
         surprises = builder.surprises or NO_SURPRISES
-        return Document(self.file, builder.root, spans, key_spans, surprises, builder.has_nulls)
+        return Document(
+            self.file, builder.root, builder.spans, builder.key_spans, surprises, builder.has_nulls
+        )
 
     def report(self, problem: Diagnostic) -> None:
         """Keep `problem` and read on, unless there are too many."""
@@ -230,18 +213,17 @@ class _Composer:
 class _Frame(Struct):
     """A list or mapping that is not closed yet. `size_before`: of the document up to its start.
 
-    `key` and `key_position`: the key of a mapping that waits for its value. `flow_slot`: where in the
-    positions a collection in brackets stands, whose end is not known yet; -1 for one in block style.
+    `key`: the path of the value for which a mapping waits. `in_brackets`: whether it is written in these, so
+    that its end on the line is not known yet.
     """
 
-    node: PathNode
+    path: Path
     values: Any  # the list or dict
     is_mapping: bool
     anchor: str | None
-    flow_slot: int
+    in_brackets: bool
     size_before: int
-    key: PathNode | None = None
-    key_position: int = 0
+    key: Path | None = None
 
 
 class _Builder:
@@ -260,7 +242,8 @@ class _Builder:
         self._frame: _Frame | None = None  # the innermost
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
         self.root: Any = None
-        self.placed = Placed([], [], [])
+        self.spans: dict[Path, int] = {}
+        self.key_spans: dict[Path, int] = {}
         self.surprises: dict[Path, str] = {}
         self.has_nulls = False
 
@@ -304,31 +287,23 @@ class _Builder:
             plain = not event.style and text[:1] in FIRST_CHARACTERS
             value, surprising = resolve(text) if plain else (text, False)
             self.has_nulls |= value is None
-            node = self._place(value, position)
+            path = self._place(value, position)
             if surprising:
-                self.surprises[node.path] = text
+                self.surprises[path] = text
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
 
     def _key(self, frame: _Frame, text: str, plain: bool, position: int) -> None:
         """Let the next value be that of the key `text`."""
-        key = frame.node.children.get(text)
-        if key is None:
-            key = self._new_key(frame.node, text, plain, position)
-        if key.name in frame.values:
-            first = self.placed.key_positions[self.placed.nodes.index(key)]
-            self._composer.report(self._refusals.duplicate_key(key.path, position, first))
-        frame.key, frame.key_position = key, position
-
-    def _new_key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
-        """Return the path of a key that `node` has not seen, or that is not written like text."""
-        if text == "<<" and plain:
-            return node.child(MERGE, "<<", MERGE)
-        if plain and not is_text(text) and not _is_setting(node.path, text):
+        name = MERGE if text == "<<" and plain else text
+        frame.key = path = below(frame.path, name)
+        if name is text and plain and not is_text(text) and not _is_setting(frame.path, text):
             is_boolean = isinstance(resolve(text)[0], bool)
-            path = (*node.path, text)
             self._composer.report(self._refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))
-        return key_child(node, text)
+        if name in frame.values:
+            first = self.key_spans[path]
+            self._composer.report(self._refusals.duplicate_key((*frame.path, text), position, first))
+        self.key_spans[path] = position
 
     def _alias(self, event: Any, position: int) -> None:
         known = self._anchors.get(event.anchor)
@@ -350,45 +325,45 @@ class _Builder:
         self._refuse_as_key("a list or mapping", position)
         if len(self._frames) >= MOST_DEPTH:
             raise _Stop(self._refusals.too_deep(position))
-        node = self._place(values, position)
-        flow_slot = len(self.placed.positions) - 1 if event.flow_style else -1
+        path = self._place(values, position)
         is_mapping = event.__class__ is yaml.MappingStartEvent
-        self._frame = _Frame(node, values, is_mapping, event.anchor, flow_slot, self.size)
+        self._frame = _Frame(path, values, is_mapping, event.anchor, event.flow_style, self.size)
         self._frames.append(self._frame)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
 
     def _close(self, end: Any) -> None:
-        frame, positions = self._frames.pop(), self.placed.positions
+        frame = self._frames.pop()
         if frame.is_mapping and MERGE in frame.values:
-            wrong = merge(frame.values, frame.node, self.placed)
+            wrong = merge(frame.values, frame.path, self.spans, self.key_spans)
             if wrong is not None:
                 self._composer.report(self._refusals.merge(wrong))
         if frame.anchor is not None:
             self._anchors[frame.anchor] = (frame.values, self.size - frame.size_before)
-        if frame.flow_slot >= 0 and end.line == (positions[frame.flow_slot] >> 40) - 1:
-            positions[frame.flow_slot] = (positions[frame.flow_slot] & ~0xFFFFF) | (end.column + 1)
+        start = self.spans[frame.path]
+        if frame.in_brackets and end.line == (start >> 40) - 1:
+            self.spans[frame.path] = (start & ~0xFFFFF) | (end.column + 1)
         self._frame = self._frames[-1] if self._frames else None
 
     def _refuse_as_key(self, what: str, position: int) -> None:
         if self._frame is not None and self._frame.is_mapping and self._frame.key is None:
             raise _Stop(self._refusals.key_that_is_no_scalar(what, position))
 
-    def _place(self, value: Any, position: int) -> PathNode:
+    def _place(self, value: Any, position: int) -> Path:
         """Put `value` where it belongs in the innermost collection, and return its path."""
-        frame, key_position = self._frame, 0
+        frame = self._frame
+        path: Path = ()
         if frame is None:
-            node, self.root = self._composer.table.root, value
+            self.root = value
         elif frame.is_mapping:
             assert frame.key is not None
-            node, key_position, frame.key = frame.key, frame.key_position, None
-            frame.values[node.name] = value
+            path, frame.key = frame.key, None
+            frame.values[path[-1]] = value
         else:
-            index = len(frame.values)
-            node = frame.node.children.get(index) or frame.node.child(index, index, index)
+            path = below(frame.path, len(frame.values))
             frame.values.append(value)
-        self.placed.add(node, position, key_position)
-        return node
+        self.spans[path] = position
+        return path
 
 
 def _height(value: Any) -> int:

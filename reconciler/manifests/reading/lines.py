@@ -32,7 +32,7 @@ from reconciler.manifests.reading.refusals import (
     decode,
 )
 from reconciler.manifests.reading.scalars import is_text, resolve
-from reconciler.manifests.reading.spans import Positions, SpanTable
+from reconciler.manifests.reading.spans import LaterSpans
 
 _OPEN = object()  # the value of `key:`, which following lines may give
 _KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,99}"
@@ -225,7 +225,7 @@ class Known:
         """Return the bytes of all files that were asked for."""
         return self._values.keys()
 
-    def documents(self, file: str, data: bytes, table: SpanTable) -> list[Document] | None:
+    def documents(self, file: str, data: bytes) -> list[Document] | None:
         """Return the documents of a file with the bytes `data`; None where `compose` has to read them."""
         if data not in self._values:
             values = line_values(data)
@@ -233,13 +233,13 @@ class Known:
         known = self._values[data]
         if known is None:
             return None
-        text, has_nulls = _Text(data, table), b"null" in known
+        text, has_nulls = _Text(data), b"null" in known
         return [
             Document(
                 file,
                 value,
-                LaterSpans(text, number, False),
-                LaterSpans(text, number, True),
+                _Spans(text, number, False),
+                _Spans(text, number, True),
                 NO_SURPRISES,
                 has_nulls,
             )
@@ -250,24 +250,23 @@ class Known:
 class _Text:
     """The bytes of one file until they are composed, then the positions in its documents."""
 
-    __slots__ = ("_composed", "_data", "_table")
+    __slots__ = ("_composed", "_data")
 
-    def __init__(self, data: bytes, table: SpanTable) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._table = table
         self._composed: list[tuple[Mapping[Path, int], Mapping[Path, int]]] | None = None
 
     def positions(self, number: int, keys: bool) -> Mapping[Path, int]:
         """Return the positions of the values, or of the `keys`, of the document `number`."""
         if self._composed is None:
-            documents = compose(self._data, "", self._table).documents
+            documents = compose(self._data, "").documents
             self._composed = [(document.spans, document.key_spans) for document in documents]
             self._data = b""
         return self._composed[number][keys]
 
 
-class LaterSpans(Positions):
-    """Positions that are read when one is asked for."""
+class _Spans(LaterSpans):
+    """The positions in one document of a text. `mark`: added to every position."""
 
     __slots__ = ("_keys", "_mark", "_number", "_text")
 
@@ -277,8 +276,8 @@ class LaterSpans(Positions):
         self._keys = keys
         self._mark = mark
 
-    def shown(self) -> "LaterSpans":
-        return LaterSpans(self._text, self._number, self._keys, SHOWN)
+    def shown(self) -> "_Spans":
+        return _Spans(self._text, self._number, self._keys, SHOWN)
 
     def __getitem__(self, path: Path) -> int:
         return self._text.positions(self._number, self._keys)[path] | self._mark

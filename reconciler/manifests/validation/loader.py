@@ -22,7 +22,6 @@ from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
 from reconciler.manifests.reading.compose import Composed, Document, compose
 from reconciler.manifests.reading.lines import Known
-from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.validation.envelope import API_VERSION, context, ignores_of, manifest_models
 from reconciler.manifests.validation.problems import (
@@ -78,7 +77,6 @@ class Loader:
         self.contexts = {name: context(kind) for name, kind in kinds.items()}
         self.ids = {name: _id_of(kind) for name, kind in kinds.items()}
         self.secrets = {name for name, kind in kinds.items() if holds_secrets(kind)}
-        self.table = SpanTable()
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
         self.adopted: dict[tuple[str, str], Resource] = {}
@@ -91,8 +89,8 @@ class Loader:
 
         `signs`: further bytes that mean that the file, of an overlay, may hold a secret.
         """
-        documents = self.known.documents(file, data, self.table) if not signs else None
-        composed = Composed(documents, []) if documents is not None else compose(data, file, self.table)
+        documents = self.known.documents(file, data) if not signs else None
+        composed = Composed(documents, []) if documents is not None else compose(data, file)
         if not composed.complete:
             self.complete = False
             # The kinds in an unreadable file are not known. A misspelt secret still has a value or a source,

@@ -65,7 +65,9 @@ def explain(failure: ValidationError, model: type[BaseModel], document: Document
 def unknown_fields(failure: ValidationError, model: type[BaseModel], document: Any) -> list[Path]:
     """Return the written fields, with a value, that the kind has nowhere: the value may be anything."""
     paths = (locate(item, document)[0] for item in failure.errors() if item["type"] == "extra_forbidden")
-    return [path for path in paths if _at(document, path) is not None and not _homes(str(path[-1]), model)]
+    return [
+        path for path in paths if value_at(document, path) is not None and not _homes(str(path[-1]), model)
+    ]
 
 
 def without_values(
@@ -157,7 +159,7 @@ def describe(value: Any, *, secret: bool = False) -> str:
 
 def wrong_type(expected: str, path: Path, document: Document) -> Diagnostic:
     """Return the problem of a value of the wrong type. `expected`: the right one, such as "an integer"."""
-    value = _at(document.value, path)
+    value = value_at(document.value, path)
     text = document.surprises.get(path)
     help = ""
     notes: tuple[str, ...] = ()
@@ -177,7 +179,7 @@ def wrong_type(expected: str, path: Path, document: Document) -> Diagnostic:
 def _surprise(path: Path, document: Document) -> tuple[str, ...]:
     """Return a note where YAML 1.1 reads the value as something else than it looks."""
     text = document.surprises.get(path)
-    value = _at(document.value, path)
+    value = value_at(document.value, path)
     if text is None or document.private or isinstance(value, str):
         return ()
     reading = "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
@@ -239,7 +241,7 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], document: Docu
     field = str(path[-1])
     known = field_names(model, loc[:-1])
     inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
-    bare = _at(document.value, path) is None  # such as {hunter2}
+    bare = value_at(document.value, path) is None  # such as {hunter2}
     hidden = document.private and (bare or may_be_a_value(path))
     looks = "" if hidden else lookalike(field)
     help = "; ".join(filter(None, (looks, did_you_mean(field, known))))
@@ -268,7 +270,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _not_allowed(path: Path, context: Mapping[str, Any], document: Document) -> Diagnostic:
-    value = _at(document.value, path)
+    value = value_at(document.value, path)
     choices = re.findall(r"'([^']*)'", context["expected"])
     listed = context["expected"].replace("'", "`")
     if not isinstance(value, str):
@@ -339,7 +341,7 @@ def locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
     path: Path = ()
     skipped = False
     for part in parts:
-        inner = _at(value, (part,), _ABSENT)
+        inner = value_at(value, (part,), _ABSENT)
         if inner is _ABSENT:
             skipped = True
         else:
@@ -350,7 +352,8 @@ def locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
 _ABSENT = object()
 
 
-def _at(value: Any, path: Path, default: Any = None) -> Any:
+def value_at(value: Any, path: Path, default: Any = None) -> Any:
+    """Return what stands at `path` of a manifest's `value`; `default` where nothing does."""
     for part in path:
         inside = range(len(value)) if isinstance(value, list) else value if isinstance(value, dict) else ()
         if part not in inside:

@@ -21,10 +21,11 @@ from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
 from reconciler.core.model import POSITION, Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
+from reconciler.manifests.overlays.merge import with_value_at
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.refusals import decode
 from reconciler.manifests.reading.scalars import written
-from reconciler.manifests.validation.problems import describe
+from reconciler.manifests.validation.problems import describe, value_at
 from reconciler.manifests.writing.write import quoted, scalar
 
 LineColumn = tuple[int, int]
@@ -193,9 +194,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         if problem is not None or number is None or token is None:
             problems[index] = problem or _changed(edit)
             continue
-        holder = wanted[number]
-        for part in edit.path[:-1]:
-            holder = holder[part]
+        holder = value_at(wanted[number], edit.path[:-1])
         before.append(holder[edit.path[-1]])
         holder[edit.path[-1]] = edit.value
         changes.append((token, edit.value))
@@ -225,7 +224,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
     given = resource.spec.model_dump(by_alias=True, exclude_unset=True)
     span, inside = resource.span(*edit.path), edit.path[1:]
     try:
-        spec = kind.Spec.model_validate(_with(given, inside, edit.value))
+        spec = kind.Spec.model_validate(with_value_at(given, inside, edit.value))
     except ValidationError:
         return cannot_accept(
             f"`{resource.address}`: {describe(edit.value)} is not a valid `{edit.name}` in a manifest",
@@ -234,7 +233,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
             "with `lifecycle.ignore`",
         )
     others = spec.model_dump(by_alias=True, exclude_unset=True)
-    if _with(given, inside, None) != _with(others, inside, None):
+    if with_value_at(given, inside, None) != with_value_at(others, inside, None):
         return _unsound(edit)
     broken = [problem for problem in kind.check(spec, resource.span) if problem.severity is Severity.ERROR]
     if broken:
@@ -262,35 +261,23 @@ def _as_loaded(edit: Edit, document: Document) -> bool:
     address = edit.resource.in_file
     return (
         _position(document.spans, edit.path) == _position(edit.resource.spans, edit.path)
-        and [_inside(document.value, path) for path in _NAMES] == [address.kind, address.name, address.app]
-        and _read_as_loaded(edit, _inside(document.value, edit.path))
+        and [value_at(document.value, path) for path in _NAMES] == [address.kind, address.name, address.app]
+        and _read_as_loaded(edit, value_at(document.value, edit.path))
     )
-
-
-def _inside(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
-def _with(values: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """Return `values` with another one at `path`."""
-    name, inner = str(path[0]), path[1:]
-    return {**values, name: _with(values[name], inner, value) if inner else value}
 
 
 def _read_as_loaded(edit: Edit, value: Any) -> bool:
     """Whether `value` means the resource's value: other words may mean the same, such as `running`."""
     spec, inside = edit.resource.spec, edit.path[1:]
     given = spec.model_dump(by_alias=True, exclude_unset=True)
-    loaded = _inside(given, inside)
+    loaded = value_at(given, inside)
     if value is None or value == loaded:
         return bool(value == loaded)
     try:
-        again = type(spec).model_validate(_with(given, inside, value))
+        again = type(spec).model_validate(with_value_at(given, inside, value))
     except ValidationError:
         return False
-    return bool(_inside(again.model_dump(by_alias=True, exclude_unset=True), inside) == loaded)
+    return bool(value_at(again.model_dump(by_alias=True, exclude_unset=True), inside) == loaded)
 
 
 def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:

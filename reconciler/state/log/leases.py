@@ -6,7 +6,6 @@ All of it blocks. `store.py` does the waiting.
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from threading import Lock
 
 from msgspec.structs import replace
@@ -112,7 +111,7 @@ class Leases:
             raise
         taken = dict(zip(names, epochs, strict=True))
         self._held.update(dict.fromkeys(taken.items(), Held(beat, made.tag, began_s + lasts_s)))
-        return self._lease(holder, taken)
+        return Lease(holder, taken)
 
     def unlock(self, name: str, by: str, *, force: bool) -> Locked | None:
         """Take the scope from its holder and give it to nobody; says who had it, where somebody did.
@@ -227,7 +226,7 @@ class Leases:
             with held.lock:
                 self._read_again(held)
 
-    def beat(self, lease: Lease, for_s: float = math.inf) -> Lease:
+    def beat(self, lease: Lease, for_s: float = math.inf) -> None:
         """Put off the end of `lease`. Raises StoreError, and then it ends when it would have.
 
         `for_s`: not of what lasts longer already, such as by another one who asked at the same moment.
@@ -238,7 +237,6 @@ class Leases:
                 if held.ends_s - self._clock.monotonic() <= for_s:
                     self._beat(held)
         self.require(lease)
-        return self._lease(lease.holder, lease.epochs)
 
     def give_back(self, lease: Lease) -> None:
         """Give up the scopes of `lease`: its last ones end the lease itself."""
@@ -295,11 +293,6 @@ class Leases:
         """Those of `leases`, each once: in practice it is one."""
         found = (self._held.get(key) for lease in leases for key in lease.epochs.items())
         return list({id(held): held for held in found if held is not None}.values())
-
-    def _lease(self, holder: str, epochs: Mapping[str, int]) -> Lease:
-        lasts_s = self._exclusion.lease_s
-        ends = self._clock.now() + timedelta(seconds=lasts_s) if lasts_s < math.inf else None
-        return Lease(holder, epochs, ends)
 
     # --- the objects ---
 

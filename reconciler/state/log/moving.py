@@ -1,9 +1,9 @@
 """A whole state as `StateDump`, and back. All of it blocks."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from heapq import merge
 
 from msgspec.structs import replace
 
@@ -11,7 +11,6 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import contents as wholes
-from reconciler.state import rules
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Body, Row, StateDump, is_there
 from reconciler.state.log import head as heads
@@ -45,7 +44,7 @@ def dump(opened: Opened, known: Root) -> StateDump:
         known.lineage,
         known.key,
         known.environment,
-        tuple(in_one(chains)),
+        tuple(by_time(chains)),
         records,
         heads,
         known.moved_to,
@@ -147,40 +146,9 @@ def _rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
     return found
 
 
-# --- one order for the rows of all scopes: by their time, and never before what caused them ---
-
-
-def in_one(chains: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """The rows of all scopes, each scope's in its own order.
-
-    Rows of other scopes that one may need: the first half of a move, an object that it decides about.
-    """
-    effects = {name: [rules.effect_of_row(row.columns) for row in rows] for name, rows in chains.items()}
-    untold = {effect.unclaimed for found in effects.values() for effect in found if effect.unclaimed}
-    moving, ordered = Counter[str](), list[Row]()
-    queue = [(_at(rows[0]), name, 0) for name, rows in chains.items() if rows]
-    heapify(queue)
-    held: list[tuple[datetime, str, int]] = []  # what they need has not come yet
-    while queue or held:
-        if comes_anyway := not queue:
-            queue, held = sorted(held), []
-        first = heappop(queue)
-        _, name, place = first
-        effect, rows = effects[name][place], chains[name]
-        needs = effect.claimed in untold or (effect.moved_away and moving[effect.moved_away] <= 0)
-        if needs and not comes_anyway:
-            held.append(first)
-            continue
-        ordered.append(rows[place])
-        untold.discard(effect.unclaimed)
-        moving[effect.moved_from] += 1
-        moving[effect.moved_away] -= 1
-        following = [(_at(rows[place + 1]), name, place + 1)] if place + 1 < len(rows) else []
-        if effect.unclaimed or effect.moved_from:
-            following, held = [*following, *held], []
-        for item in following:
-            heappush(queue, item)
-    return ordered
+def by_time(chains: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """The rows of all scopes by their time, each scope's in its own order."""
+    return list(merge(*(chains[name] for name in sorted(chains)), key=_at))
 
 
 def _at(row: Row) -> datetime:

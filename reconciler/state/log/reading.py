@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
-from itertools import chain
+from collections.abc import Iterable, Mapping
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.scope_state import ScopeSummary
@@ -27,37 +25,22 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
             raise Damaged(f"`{name}` and another scope have a record at one address")
     views = [summary.view for summary in marks.values()]
     claimed = {name: summary.claimed for name, summary in marks.items()}
-    return rules.as_moved(
-        State(
-            lineage,
-            records,
-            _oldest_first(entry for view in views for entry in view.open_intents.values()),
-            frozenset().union(*(summary.plans | summary.view.plans_run for summary in marks.values())),
-            unclaimed=_oldest_first(
-                entry
-                for name, summary in marks.items()
-                for id, entry in summary.view.unclaimed.items()
-                if not any(id in ids for other, ids in claimed.items() if other != name)
-            ),
-            half_moved=_half_moved(marks.values()),
-            serials={name: summary.serial for name, summary in marks.items()},
-            heads={name: summary.hash for name, summary in marks.items() if summary.seq},
-            lengths={name: summary.seq for name, summary in marks.items()},
-            version=_version(lineage, marks),
-            platform=_platform(marks),
-        )
-    )
-
-
-def _half_moved(marks: Collection[ScopeSummary]) -> tuple[JournalEntry, ...]:
-    arrived: dict[str, tuple[int, EntryColumns]] = {}
-    for source, (times, entry) in chain(*(summary.departures.arrived.items() for summary in marks)):
-        before, newest = arrived.get(source, (0, entry))
-        arrived[source] = before + times, max(newest, entry, key=lambda columns: entry_of(columns).at)
-    return _oldest_first(
-        entry
-        for source, (times, entry) in arrived.items()
-        if times > sum(summary.departures.left.get(source, 0) for summary in marks)
+    return State(
+        lineage,
+        records,
+        _oldest_first(entry for view in views for entry in view.open_intents.values()),
+        frozenset().union(*(summary.plans | summary.view.plans_run for summary in marks.values())),
+        unclaimed=_oldest_first(
+            entry
+            for name, summary in marks.items()
+            for id, entry in summary.view.unclaimed.items()
+            if not any(id in ids for other, ids in claimed.items() if other != name)
+        ),
+        serials={name: summary.serial for name, summary in marks.items()},
+        heads={name: summary.hash for name, summary in marks.items() if summary.seq},
+        lengths={name: summary.seq for name, summary in marks.items()},
+        version=_version(lineage, marks),
+        platform=_platform(marks),
     )
 
 

@@ -1,7 +1,7 @@
 """A scope after all its changes, and whether one more change is allowed. Pure, but for `ScopeState.take`."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,17 +15,6 @@ from reconciler.state.log.changes import SUM_BITS, Change, Row, StoredRecord
 from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
 from reconciler.state.store import Event, not_covered
-
-
-class PendingMoves(Struct, frozen=True):
-    """Records that leave one scope for another. Each move has an entry in both: here stand this scope's.
-
-    `arrived`: by the address that was left, how often a record from there was put here, and the newest entry
-    of it. `left`: how often one left from here. A move is half done where more have arrived than left.
-    """
-
-    arrived: Mapping[str, tuple[int, EntryColumns]] = field(default_factory=dict)
-    left: Mapping[str, int] = field(default_factory=dict)
 
 
 class ScopeSummary(Struct, frozen=True):
@@ -42,7 +31,6 @@ class ScopeSummary(Struct, frozen=True):
     records: int = 0
     sum: int = 0
     view: View[EntryColumns] = field(default_factory=View)
-    departures: PendingMoves = field(default_factory=PendingMoves)
     claimed: frozenset[str] = frozenset()  # untracked objects that were decided about here
     plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
 
@@ -156,8 +144,7 @@ def _appended(marks: ScopeSummary, scope: str, columns: EntryColumns) -> tuple[S
     return (
         replace(
             marks,
-            view=rules.after(marks.view, replace(effect, moved_from="", moved_away=""), columns),
-            departures=_departing(marks.departures, effect, columns),
+            view=rules.after(marks.view, effect, columns),
             claimed=marks.claimed | {effect.claimed} if effect.claimed else marks.claimed,
         ),
         row,
@@ -166,18 +153,6 @@ def _appended(marks: ScopeSummary, scope: str, columns: EntryColumns) -> tuple[S
 
 _NONE = rules.Effect()
 _EVENTS = frozenset(Event)
-
-
-def _departing(departures: PendingMoves, effect: rules.Effect, entry: EntryColumns) -> PendingMoves:
-    if effect.moved_from:
-        times = departures.arrived[effect.moved_from][0] if effect.moved_from in departures.arrived else 0
-        departures = replace(
-            departures, arrived={**departures.arrived, effect.moved_from: (times + 1, entry)}
-        )
-    if effect.moved_away:
-        times = departures.left.get(effect.moved_away, 0)
-        departures = replace(departures, left={**departures.left, effect.moved_away: times + 1})
-    return departures
 
 
 def _replaced(marks: ScopeSummary, before: StoredRecord | None, after: StoredRecord | None) -> ScopeSummary:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from threading import RLock
 from typing import Any
 
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import rules
 from reconciler.state.log import head as heads
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Found, Layout
@@ -104,8 +102,7 @@ class Scopes:
         `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
         Between two lists that differ in one head at most, there was a moment at which all heads were as they
         were read. Where several scopes are written to all the time, no two such lists come: then heads are
-        read one after the other. This is not a snapshot. It is still consistent unless a record moves between
-        scopes, because nothing else links two scopes.
+        read one after the other. This is not a snapshot, and harmless, because no record leaves its scope.
         """
         names = root.scopes
         if self._bucket.is_of_one_moment and not any(self.of(name).tag for name in names):
@@ -198,7 +195,7 @@ class Scopes:
             if not differing:
                 return
             try:
-                new = self.refresh(differing)
+                self.refresh(differing)
             except Gone as gone:
                 if attempt > _PATIENT and self._tags(names) == before:
                     raise Damaged(f"{gone} is missing") from gone
@@ -206,7 +203,7 @@ class Scopes:
                 continue
             after = self._tags(names)
             moved = [name for name in names if _plain(before[name]) != _plain(after.get(name, ""))]
-            if len(moved) <= 1 or (attempt >= _PATIENT and not any(map(_crosses, chain(*new.values())))):
+            if len(moved) <= 1 or attempt >= _PATIENT:
                 return
             before = after
         raise StoreError(
@@ -279,12 +276,6 @@ def require_fitting(root: Root, head: Head) -> None:
         raise Older(f"the head of `{head.scope}` is an older one")
     if root.serial < head.root:
         raise Older("state.json is an older one")
-
-
-def _crosses(change: Change) -> bool:
-    """Whether it says anything of another scope."""
-    effects = (rules.effect_of_row(row.columns) for row in change.rows)
-    return any(effect.moved_from or effect.moved_away for effect in effects)
 
 
 def _plain(tag: str) -> str:

@@ -20,7 +20,7 @@ from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord, decode_stored, sum_of
 from reconciler.state.log.damage import Damaged, Gone
 from reconciler.state.log.head import Head, Segment
-from reconciler.state.log.scope_state import PendingMoves, ScopeState, ScopeSummary
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary
 from reconciler.state.rules import View, effect_of_row
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
@@ -179,7 +179,7 @@ def _next_merge(groups: Sequence[Sequence[Segment]], since: int) -> slice | None
 
 def _encode_base(folded: ScopeState) -> str:
     """Two lines: the marks, the records. The same scope always gives the same text."""
-    marks, view, departures = folded.marks, folded.marks.view, folded.marks.departures
+    marks, view = folded.marks, folded.marks.view
     first = {
         "hash": marks.hash,
         "changes": marks.changes,
@@ -190,8 +190,8 @@ def _encode_base(folded: ScopeState) -> str:
         "plans_run": sorted(marks.plans | view.plans_run),
         "unclaimed": list(view.unclaimed.values()),
         "platform": view.platform,
-        "arrived": departures.arrived,
-        "left": departures.left,
+        "arrived": {},  # earlier programs ask for these two
+        "left": {},
         "claimed": sorted(marks.claimed),
     }
     records = sorted(
@@ -219,7 +219,6 @@ def _decode_base(text: str, scope: str) -> ScopeState:
                 unclaimed={effect_of_row(row).unclaimed: row for row in fields["unclaimed"]},
                 platform=fields["platform"],
             ),
-            PendingMoves(fields["arrived"], fields["left"]),
             frozenset(fields["claimed"]),
             frozenset(fields["plans_run"]),
         )

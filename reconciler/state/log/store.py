@@ -96,19 +96,18 @@ class LogStore(Store):
         """As in `Store`. Reads heads and leases."""
         return await self._in_thread(lambda: self._obstacles(scopes))
 
-    async def renew(self, lease: Lease) -> Lease:
-        """As in `Store`: the next beat of the lease."""
-        return await self._in_thread(lambda: self.beat(lease))
-
     @property
     def lease_s(self) -> float:
         """How long a lease lasts unless it is renewed; `math.inf`: as long as its process."""
         return self._exclusion.lease_s
 
-    def beat(self, lease: Lease) -> Lease:
-        """As `renew`; blocks, for the thread that renews while the main loop is alive."""
+    def beat(self, lease: Lease) -> None:
+        """Put off the end of a lease. Raises StoreError when it is no longer the current one.
+
+        Blocks, for the thread that renews while the main loop is alive.
+        """
         with explained(self._bucket):
-            return self._writable(lease).leases.beat(lease)
+            self._writable(lease).leases.beat(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""

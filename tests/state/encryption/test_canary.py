@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
-from reconciler.state.between_scopes import arrived
 from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.log.store import LogStore
 from reconciler.state.spooling import Spooling
@@ -18,7 +16,7 @@ from tests.state.worlds import NOON, SimulatedClock
 
 APP, OTHER = "canary-app", "canary-other-app"
 MACHINE = Address("Machine", "canary-machine", APP, 3)
-LEFT, MOVED = Address("Secret", "canary-secret", APP), Address("Secret", "canary-secret", OTHER)
+SECRET = Address("Secret", "canary-secret", OTHER)
 CANARIES = (
     *("canary", "Machine", "Secret", "fly_4711", "mach_4711", "vol_4711", "plan-4711", "run-4711"),
     *("step-4711", "https://platform.example.com", "region-ams", "template", "fingerprint"),
@@ -60,9 +58,8 @@ async def write_all(store: Spooling) -> None:
     (stored,) = await store.commit(lease.of(APP), [started, intent], [record])
     lost = {"unclaimed": "vol_4711", "because": "canary", "scope": APP}
     await store.commit(lease.of(APP), [JournalEntry("run-4711", Event.DECIDED, NOON, data=lost)])
-    secret = StateRecord(MOVED, "sec_4711", OTHER, {}, Lifecycle(), NOON)
-    moved = arrived(replace(stored, address=LEFT), MOVED, "run-4711", NOON)
-    await store.commit(lease.of(OTHER), [moved], [secret])
+    secret = StateRecord(SECRET, "sec_4711", OTHER, {}, Lifecycle(), NOON)
+    await store.commit(lease.of(OTHER), [], [secret])
     done = JournalEntry("run-4711", Event.DONE, NOON, MACHINE, "step-4711", 1, {"id": "fly_4711"})
     await store.spool(lease, [done], [stored], [])
     if isinstance(store.inner, LogStore):
@@ -84,7 +81,7 @@ async def test_nothing_that_is_stored_says_a_name_or_a_value(
     (missing,) = [[each for each in CANARIES if each not in "\n".join((*place.stored(), spooled))]]
     assert missing == ([] if not encryption.recipients else list(CANARIES))
     state = await store.load()
-    assert state.ids[MOVED] == "sec_4711"
+    assert state.ids[SECRET] == "sec_4711"
     assert state.platform == "https://platform.example.com"
     journal = await store.journal()
     assert journal[0][1].data["by"] == "ana@canary-host"

@@ -16,7 +16,7 @@ from reconciler.state.log.leases import Held
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
-from tests.state.worlds import SimulatedClock, entry, record
+from tests.state.worlds import SimulatedClock, entry, record, renew
 
 LEASE_S = 60.0
 
@@ -233,7 +233,7 @@ async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
     slow.takes_s = 0
     for attempt in (
         lambda: store.check(lease),
-        lambda: store.renew(lease),
+        lambda: renew(store, lease),
         lambda: store.commit(lease, [entry(Event.INTENT)]),
     ):
         with pytest.raises(StoreError, match="no longer ours"):

@@ -12,14 +12,13 @@ from anyio import from_thread
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address
 from reconciler.project.copies import Side, migrate
-from reconciler.state import between_scopes
 from reconciler.state.contents import StateDump
 from reconciler.state.log import lease_beats, segments
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event
 from tests.state.objects.doubles import Faulty, Wrapped, memory_bucket
-from tests.state.worlds import NOON, SimulatedClock, entry, record
+from tests.state.worlds import SimulatedClock, entry, record
 
 LEASE_S = 60.0
 
@@ -129,33 +128,32 @@ async def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(
     await holder.check(lease, for_s=5)
 
 
-async def test_a_record_that_moves_while_the_heads_are_read_is_seen_once(
+async def test_what_is_stored_while_the_heads_are_read_is_seen_with_all_before_it(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
     store = opened(bucket, clock)
     await store.create()
     lease = await store.lease(["blog", "shop"], "anna")
-    source = Address("Volume", "data", "shop")
-    (stored,) = await store.commit(lease.of("shop"), [], [record(source)])
-    target = Address("Volume", "data", "blog")
-    move = [partial(between_scopes.move, store, lease, stored, target, "blog", "r1", NOON)]
+    posts, data = (record(Address("Volume", "data", app), scope=app) for app in ("blog", "shop"))
+    commits = [partial(store.commit, lease.of(each.scope), [], [each]) for each in (data, posts)]
     read = Happened()
 
-    class Moving(Wrapped):
-        """The record leaves the scope that is read last for the one that was read first."""
+    class Storing(Wrapped):
+        """Something is stored in the scope that was read first, and then in the one that is read last."""
 
         def get(self, key: str) -> Found | None:
-            if key.endswith("/heads/shop") and move:
+            if key.endswith("/heads/shop") and commits:
                 assert read.wait(timeout=60)
                 with from_thread.start_blocking_portal() as portal:
-                    portal.call(move.pop())
+                    while commits:
+                        portal.call(commits.pop())
             found = super().get(key)
             if key.endswith("/heads/blog"):
                 read.set()
             return found
 
-    state = await opened(Moving(bucket), clock).load()
-    assert set(state.records) == {target}
+    state = await opened(Storing(bucket), clock).load()
+    assert set(state.records) == {posts.address, data.address}
 
 
 async def test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here(

@@ -22,7 +22,7 @@ from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.state.objects.doubles import Fault, Faulty, memory_bucket
-from tests.state.worlds import NOON, SimulatedClock, record
+from tests.state.worlds import NOON, SimulatedClock, record, renew
 
 LEASE_S = 60
 CALL_S = 20
@@ -129,7 +129,7 @@ class Runner:
 
     async def _renew(self) -> None:
         assert self.lease is not None
-        self.lease = await self.store.renew(self.lease)
+        await renew(self.store, self.lease)
 
     async def _release(self) -> None:
         assert self.lease is not None

@@ -27,7 +27,7 @@ async def work(url: str, scope: str, lease_s: float) -> None:
     for number, _ in enumerate(sys.stdin):
         told = []
         try:
-            await store.renew(lease)
+            store.beat(lease)
             await store.check(lease, for_s=lease_s / 2)
             told.append("checked")
         except StoreError as failure:

@@ -1,7 +1,6 @@
 """Who may do what, on which database, and what is told where it does not work: never with a password."""
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import anyio
 import pytest
@@ -16,7 +15,7 @@ from reconciler.state.places.postgres.url import DatabaseUrl
 from reconciler.state.store import WHOLE_STATE, Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
-from tests.state.worlds import NOON, entry, record
+from tests.state.worlds import entry, record, renew
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +80,8 @@ async def test_a_role_that_owns_no_schema_can_apply(handles: Handles, database: 
     store = handles.open(url=role(database, "worker", "USAGE ON SCHEMA reconcile", rights))
     lease = await store.lease(["shop"], "me")
     await store.commit(lease, [entry(Event.INTENT)], [record()])
-    await store.release(await store.renew(lease))
+    await renew(store, lease)
+    await store.release(lease)
     with pytest.raises(StoreError):
         await store.unlock("nothing", force=True)
     assert "free" in await store.unlock("shop", force=False)
@@ -320,6 +320,5 @@ async def test_settings_of_a_role_do_not_change_what_a_commit_is(
     lease = await store.lease(["größe \\ '"], "me")
     odd = replace(record(scope="größe \\ '"), source="\\ ' \" $1 %s \u2603")
     (stored,) = await store.commit(lease, [entry(Event.INTENT, "\\' ☃ %s")], [odd])
-    assert lease.expires_at == NOON + timedelta(seconds=handles.lease_s)
     assert (await handles.open().load()).records == {stored.address: stored}
     assert [each.step for _, each in await store.journal()] == ["\\' ☃ %s"]

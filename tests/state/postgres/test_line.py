@@ -15,7 +15,7 @@ from reconciler.state.store import Event, Lease
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.postgres.proxy import Fate, Proxy, proxied
-from tests.state.worlds import entry, record
+from tests.state.worlds import entry, record, renew
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ async def test_reading_goes_on_after_the_connection_was_lost(
     proxy.once(fate, b"/leases/")
     await store.check(lease)
     proxy.once(fate, b"UPDATE reconcile.objects")
-    await store.renew(lease)
+    await renew(store, lease)
     proxy.once(fate, b"DELETE FROM reconcile.objects")
     await store.release(lease)
     assert await store.holders(["shop"]) == {}

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -18,7 +17,7 @@ from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
-from tests.state.worlds import entry
+from tests.state.worlds import entry, renew
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +105,8 @@ async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_co
         runner.process.send_signal(signal.SIGCONT)
         lost = "the lease of `shop` is no longer ours"
         assert runner.goes_on() == f"{lost}; {lost}"
-    await store.commit(await store.renew(lease), [entry(Event.INTENT)])
+    await renew(store, lease)
+    await store.commit(lease, [entry(Event.INTENT)])
     assert [each.step for _, each in await store.journal()] == ["s1"]
     await store.close()
 
@@ -142,8 +142,7 @@ async def test_a_lease_is_renewed_by_any_thread(handles: Handles) -> None:
     await store.create()
     lease = await store.lease(["shop"], "me")
     handles.clock.elapsed_s += handles.lease_s - 1
-    ends = handles.clock.now() + timedelta(seconds=handles.lease_s)
-    assert store.beat(lease).expires_at == ends
+    store.beat(lease)
     handles.clock.elapsed_s += handles.lease_s - 1
     await store.check(lease)
     handles.clock.elapsed_s += handles.lease_s

@@ -25,7 +25,7 @@ from reconciler.state import contents as wholes
 from reconciler.state.contents import Row, StateDump, chained, with_entry
 from reconciler.state.durable import sync
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.moving import in_one
+from reconciler.state.log.moving import by_time
 from reconciler.state.places.sqlite import backups, database, files, older, seen, whole
 from reconciler.state.places.sqlite.database import connect, explained
 from reconciler.state.places.sqlite.files import beside
@@ -199,7 +199,7 @@ def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
         heads[scope] = replace(head, seq=end.seq, hash=end.hash, serial=serial, epoch=epoch)
     return dataclasses.replace(
         base,
-        rows=tuple(in_one(chains)),
+        rows=tuple(by_time(chains)),
         records=salvaged.records,
         heads=heads,
         least_serial=max(base.least_serial, least_serial),
