@@ -161,7 +161,7 @@ def test_a_rule_that_gets_weaker_is_told(project: Command, receiver: Receiver) -
     project.write("reconcile.yaml", settings)
     project("apply --auto-approve")
     assert by_path(receiver)["/json"] == ["reconcile.warning"]
-    items = receiver.got[0].json["data"]["items"]
+    (items,) = (got.json["data"]["items"] for got in receiver.got if got.path == "/json")
     assert "the rule {action: delete} (from: 1, valid: 24h) is gone" in str(items)
     receiver.got.clear()
     project("apply --auto-approve")

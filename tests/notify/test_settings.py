@@ -80,3 +80,10 @@ def test_on_is_a_key_there_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "reconcile.yaml").write_text("on: [drift]\n")
     with pytest.raises(ManifestError, match="cannot be read"):
         find_settings(tmp_path, {})
+
+
+def test_the_address_of_the_heartbeat_is_a_credential_as_those_of_messages_are(tmp_path: Path) -> None:
+    """Who knows it can keep the alarm silent."""
+    (tmp_path / "reconcile.yaml").write_text("controller: {heartbeat: {url_from: {env: BEAT_URL}}}\n")
+    found = find_settings(tmp_path, {})
+    assert "BEAT_URL" in found.own_variables & found.secret_variables
