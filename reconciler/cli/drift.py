@@ -54,6 +54,8 @@ def command(
     if accept + only_new + save_baseline > 1:
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
+    if accept:
+        chosen.require_person("drift --accept")  # nobody would be told of that drift again
 
     config, desired = chosen.config, chosen.load_desired(paths)
     look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)

@@ -40,7 +40,11 @@ def application(
     """The pages, and `hooks`, which are signed. `token`: of other callers; "" where all are here."""
 
     async def metrics(request: Request) -> Response:
-        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        accepted = request.headers.get("accept", "")
+        try:
+            encode, kind = choose_encoder(accepted)
+        except (TypeError, ValueError):  # it asks for a version that is no number
+            encode, kind = choose_encoder("")
         return Response(encode(Collector(views())), media_type=None, headers={"content-type": kind})
 
     async def page(request: Request) -> Response:

@@ -21,6 +21,7 @@ FOR_PEOPLE = (
     "state set-platform http://127.0.0.1:1",
     "resolve Volume/shop/data --restarted",
     "drill",
+    "drift --accept",
     "controller resume shop",
     "controller accept 0123456789abcdef0123456789abcdef01234567",
     "apply --auto-approve --approve-delete Volume/shop/data",

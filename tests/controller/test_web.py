@@ -55,6 +55,13 @@ def client(*views: View, token: str = "") -> TestClient:
     return TestClient(application(lambda: views, token))
 
 
+def test_metrics_are_given_whatever_version_is_asked_for() -> None:
+    strange = {"accept": "application/openmetrics-text;version=abc"}
+    answer = client(VIEW).get("/metrics", headers=strange)
+    assert answer.status_code == 200
+    assert "reconcile_" in answer.text
+
+
 def test_metrics_say_what_is_known_of_each_scope() -> None:
     answer = client(VIEW).get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
