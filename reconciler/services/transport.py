@@ -96,11 +96,9 @@ def _is_plain_segment(part: str) -> bool:
 
 def is_loopback(url: str) -> bool:
     """Whether the host is `localhost`, in 127.0.0.0/8, or ::1."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -141,7 +141,10 @@ def open_objects(
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # half of an IPv6 host
+        parts = urlsplit("")
     prefix = parts.path.strip("/")
     known = parts.scheme in _STORES and _NAME.fullmatch(parts.netloc)
     strange = parts.query or parts.fragment or (prefix and {"", ".", ".."} & set(prefix.split("/")))
