@@ -28,6 +28,7 @@ from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.store import require_private
 from reconciler.providers.check import run as checks
 from reconciler.providers.check.bench import Check, SignInSubject, Subject
+from reconciler.reports.escape import visible_lines
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page
 from reconciler.secrets.sources import Sources
@@ -291,7 +292,7 @@ def check(
         click.echo(find_formats()["json"].render(Page(document=checks.document(report))), nl=False)
     elif output == "junit":
         click.echo(checks.junit(report), nl=False)
-    click.echo(checks.summary(report), err=output != "text")
+    click.echo(visible_lines(checks.summary(report)), err=output != "text")
     return code or (DONE if report.passed else FAILED)
 
 
@@ -313,7 +314,7 @@ def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, out
 
     def ends(result: checks.Result) -> None:
         if output == "text":
-            click.echo(checks.line(result))
+            click.echo(visible_lines(checks.line(result)))
 
     async def work(_: Watch) -> None:
         await checks.run(

@@ -206,11 +206,8 @@ _SENTENCES: Mapping[str, str] = {
     "string_unicode": "must be valid Unicode",
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     "list_type": "must be a list",
-    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument", "union_tag_invalid"), UNKNOWN),
-    **dict.fromkeys(
-        ("model_type", "model_attributes_type", "dict_type", "dataclass_type", "dataclass_exact_type"),
-        "must be a mapping",
-    ),
+    "extra_forbidden": UNKNOWN,
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a mapping"),
 }
 _PATTERNS: Mapping[str, str] = {
     COSTS_PATH: "must begin with a slash",

@@ -5,12 +5,11 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as checked
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from reconciler.sandbox.exchange import Refusal, Request, Response, changed, problems, reply
 
@@ -56,8 +55,7 @@ def _finite(body: Any) -> Any:
     return body
 
 
-@checked(config=ConfigDict(extra="forbid"))
-class Fault:
+class Fault(BaseModel):
     """The fault of the next `times` requests (None: all) of `method` whose path matches the glob `path`.
 
     - `status`, `html`: this answer instead of the real one, with `body` and `headers`
@@ -75,6 +73,8 @@ class Fault:
     `after`: the request is still carried out (only `status`, `html` and `rate_limited` ask). Of the
     requests that match, only the share `probability` is hit, by draws that depend on the seed alone.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     action: Literal[
         "status",
@@ -99,10 +99,10 @@ class Fault:
     before: bool = False
     after: bool = False
     body: Annotated[Any, AfterValidator(_finite)] = None
-    headers: Annotated[dict[str, str], AfterValidator(_headers)] = field(default_factory=dict)
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     retry_after: Annotated[int | str, AfterValidator(_header_value)] | None = None
     size_bytes: Annotated[int, Field(ge=0, le=_LARGEST_BYTES)] = 16 << 20
-    stale: dict[str, Any] = field(default_factory=dict)
+    stale: dict[str, Any] = Field(default_factory=dict)
 
     def matches(self, request: Request) -> bool:
         """Whether the fault is for this request; its draw is not counted."""
@@ -217,14 +217,12 @@ class Faults:
 
     def wire(self) -> list[dict[str, Any]]:
         """The pending faults as the control verb shows them."""
-        return [
-            {name: value for name, value in asdict(fault).items() if name != "stale"}
-            for fault in self.pending
-        ]
+        return [fault.model_dump(exclude={"stale"}) for fault in self.pending]
 
     def dump(self) -> dict[str, Any]:
         """The pending faults and the position of the draws, for the database."""
-        return {"seed": self.seed, "draws": self.draws, "faults": [asdict(fault) for fault in self.pending]}
+        faults = [fault.model_dump() for fault in self.pending]
+        return {"seed": self.seed, "draws": self.draws, "faults": faults}
 
     def _hits(self, fault: Fault) -> bool:
         if fault.probability >= 1:
@@ -234,16 +232,13 @@ class Faults:
         return int.from_bytes(drawn[:8], "big") / 2**64 < fault.probability
 
 
-@checked(config=ConfigDict(extra="forbid"))
-class Script:
+class Script(BaseModel):
     """Faults, and the seed of their draws (None: go on with the present one)."""
+
+    model_config = ConfigDict(extra="forbid")
 
     faults: list[Fault]
     seed: int | None = None
-
-
-_SCRIPT = TypeAdapter(Script)
-_FAULT = TypeAdapter(Fault)
 
 
 def read(wanted: Any) -> Script:
@@ -256,7 +251,7 @@ def read(wanted: Any) -> Script:
     if isinstance(wanted, dict) and "faults" not in wanted:
         wanted = [wanted]
     try:
-        return _SCRIPT.validate_python({"faults": wanted} if isinstance(wanted, list) else wanted)
+        return Script.model_validate({"faults": wanted} if isinstance(wanted, list) else wanted)
     except ValidationError as error:
         raise Refusal(422, "; ".join(problems(error))) from None
 
@@ -266,5 +261,5 @@ def stored(dumped: Mapping[str, Any]) -> Faults:
     pending = []
     for fault in dumped.get("faults", ()):
         with suppress(ValidationError):
-            pending.append(_FAULT.validate_python(fault))
+            pending.append(Fault.model_validate(fault))
     return Faults(pending, dumped.get("seed", 0), dumped.get("draws", 0))

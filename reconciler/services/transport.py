@@ -96,13 +96,21 @@ def _is_plain_segment(part: str) -> bool:
 
 def is_loopback(url: str) -> bool:
     """Whether the host is `localhost`, in 127.0.0.0/8, or ::1."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """The parts of an http or https address; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_usable else None
 
 
 def host_and_port(url: str) -> str:
@@ -114,18 +122,14 @@ def host_and_port(url: str) -> str:
 
 def _checked(base_url: str) -> SplitResult:
     """The parts of a service's address. Raises ReconcilerError unless it is https, or http on loopback."""
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if "@" in base_url or (usable and (parts.query or parts.fragment)):
+    parts = http_parts(base_url)
+    if "@" in base_url or (parts and (parts.query or parts.fragment)):
         # The address itself is not shown: it may contain a password.
         raise ReconcilerError(
             "the address of a service contains credentials, a query or a fragment",
             help="write it as https://HOST[:PORT][/PATH]; a token has its own setting",
         )
-    if not usable:
+    if parts is None:
         raise ReconcilerError(
             f"`{base_url}` is not the address of a service", help="write it as https://HOST[:PORT][/PATH]"
         )
@@ -152,12 +156,8 @@ def _proxy_of(origin: SplitResult) -> SplitResult | None:
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy:
         return None
-    try:
-        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = http_parts(proxy if "://" in proxy else f"http://{proxy}")
+    if parts is None:
         raise ReconcilerError(
             "the environment names a proxy of an unsupported kind",
             help="use an http:// or https:// proxy, or list the host in NO_PROXY",

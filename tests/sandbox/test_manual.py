@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -44,8 +43,8 @@ def test_each_action_and_field_of_a_fault_is_described() -> None:
     section = MANUAL.partition("## Faults")[2].partition("\n## ")[0]
     for action in get_args(get_type_hints(Fault)["action"]):
         assert f"`{action}`" in section, action
-    for field in fields(Fault):
-        assert field.name == "stale" or field.name in section, field.name
+    for field in Fault.model_fields:
+        assert field == "stale" or field in section, field
 
 
 def test_the_script_of_the_manual_is_one() -> None:

@@ -81,6 +81,7 @@ def test_the_organizations_that_are_named_exist(platform: Platform) -> None:
         ("providers", {"name": "store", "base_url": "http://store.example"}, "base_url cannot be used"),
         ("providers", {"name": "store", "base_url": "store"}, "base_url cannot be used"),
         ("providers", {"name": "store", "redirect_uri": "/back"}, "redirect_uri must be"),
+        ("providers", {"name": "store", "redirect_uri": "https://[::1/back"}, "redirect_uri must be"),
         ("providers", {"name": "store", "redirect_uri": "https://a.example/#x"}, "redirect_uri must be"),
         ("providers", {"name": "store", "redirect_uri": "https://a.example/\r\nx: y"}, "redirect_uri must"),
         ("providers", {"name": "store", "redirect_uri": "javascript:alert(1)"}, "redirect_uri must be"),

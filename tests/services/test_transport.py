@@ -395,6 +395,7 @@ def test_plain_http_to_another_host_is_refused_at_once(url: str) -> None:
     "url", ["", "platform.example", "ftp://h", "https://", "https://h:x", "https://[::1"]
 )
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+    assert not is_loopback(url)
     with pytest.raises(ReconcilerError, match="is not the address of a service"):
         HttpTransport(url)
 

@@ -256,11 +256,8 @@ class Bench:
     async def make(self, order: Mapping[str, Any]) -> Made:
         """Provision a resource, and wait until it is ready or has failed. Raises Unmet."""
         answer = await self.call("POST", "/extensions", order)
-        body = object_of(answer)
-        succeeded(answer, "provisioning")
-        id = body.get("id")
-        if not isinstance(id, str) or not id:
-            raise Unmet("the answer to provisioning has no `id`")
+        object_of(answer)
+        id = id_of(succeeded(answer, "provisioning"))
         self.shared.pending.setdefault(id, 1)
         if not is_id(id):
             raise Unmet("the `id` in the answer to provisioning has a character that an id may not have")
@@ -292,7 +289,7 @@ class Bench:
         if answer.status in GONE:
             return None
         body = object_of(succeeded(answer, "GET of a resource"))
-        if body.get("status") in GONE_STATUSES:
+        if says_gone(body):
             return None
         return {name: body[name] for name in _SHOWN if name in body}
 
@@ -340,6 +337,19 @@ def object_of(answer: Answer) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Unmet(f"the answer ({answer.status}) is not a JSON object")
     return body
+
+
+def id_of(answer: Answer) -> str:
+    """The id of the resource in an answer to provisioning. Raises Unmet when there is none."""
+    id = object_of(answer).get("id")
+    if not isinstance(id, str) or not id:
+        raise Unmet("the answer to provisioning has no `id`")
+    return id
+
+
+def says_gone(body: Mapping[str, Any]) -> bool:
+    """Whether a resource is gone by the status in its body, which may be anything."""
+    return str(body.get("status")) in GONE_STATUSES
 
 
 def same(before: Any, after: Any) -> bool:

@@ -16,14 +16,16 @@ from reconciler.providers.check.bench import (
     Made,
     NotChecked,
     Unmet,
+    id_of,
     is_success,
     object_of,
     path_of,
     same,
+    says_gone,
     succeeded,
 )
 from reconciler.providers.check.request import Exchange
-from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES
+from reconciler.services.machines.wire.extension import FAILED_STATUSES
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNKNOWN = "check-there-is-no-such-resource"
@@ -179,7 +181,7 @@ async def deletes(bench: Bench) -> None:
     until = clock.monotonic() + bench.subject.ready_s
     while True:
         answer = await bench.call("GET", path_of(made.id))
-        if answer.status in GONE or object_of(answer).get("status") in GONE_STATUSES:
+        if answer.status in GONE or says_gone(object_of(answer)):
             return
         if clock.monotonic() + POLL_S > until:
             raise Unmet(f"the resource is still there {bench.subject.ready_s:g} s after the DELETE")
@@ -292,7 +294,7 @@ async def at_once(bench: Bench) -> None:
         if answer is None:
             raise Unmet("one of the calls was not answered")
         if is_success(answer):
-            ids.add(object_of(answer).get("id"))
+            ids.add(id_of(answer))
         elif answer.status != _BUSY:
             raise Unmet(f"one of the calls was answered {answer.status}")
     if len(ids) > 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random, SystemRandom
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import anyio
 import structlog
@@ -31,7 +31,7 @@ from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
 from reconciler.providers.kit.store import Store
 from reconciler.providers.kit.webhooks import Outbox
 from reconciler.services.signing import NotAuthentic
-from reconciler.services.transport import HttpTransport, Transport
+from reconciler.services.transport import HttpTransport, Transport, http_parts
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 _FUNCTIONS = ("provision", "update", "get", "deprovision", "costs")
@@ -204,8 +204,7 @@ def _order(fields: Any) -> Order:
 
 def _host_of(url: str) -> str:
     """The origin of `url`. Its path and query may hold a secret, and stay out of messages."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ReconcilerError("the address of webhooks is not valid") from None
+    parts = http_parts(url)
+    if parts is None:
+        raise ReconcilerError("the address of webhooks is not valid")
     return f"{parts.scheme}://{parts.netloc}"

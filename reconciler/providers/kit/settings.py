@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.services.signing import Encoding
-from reconciler.services.transport import is_loopback
+from reconciler.services.transport import http_parts, is_loopback
 
 EVENTS_PATH = "/extensions/events"
 CALLBACK_PATH = "/sign-in/callback"
@@ -54,12 +54,8 @@ class ProviderSettings:
             isinstance(value, bytes) for value in given
         ):
             raise ReconcilerError("the secrets of a provider are bytes: `signing_secrets` is a list of them")
-        try:
-            parts = urlsplit(self.public_url)
-            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable or parts.query or parts.fragment:
+        parts = http_parts(self.public_url)
+        if parts is None or parts.query or parts.fragment:
             raise ReconcilerError(
                 f"`{self.public_url}` is not the address of a provider",
                 help="write it as https://HOST[:PORT][/PATH]",

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import takewhile
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -28,7 +27,7 @@ from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
 from reconciler.services.machines.wire.extension import ACTIONS, ExtensionWebhook
 from reconciler.services.signing import Encoding
-from reconciler.services.transport import HttpTransport
+from reconciler.services.transport import HttpTransport, http_parts
 
 _MOST_SECRETS = 2
 
@@ -110,11 +109,7 @@ def _base_url(url: str) -> str:
 
 def _redirect_uri(uri: str) -> str:
     """Absolute, and without a fragment. Source: RFC 6749, 3.1.2."""
-    try:
-        parts = urlsplit(uri)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and "#" not in uri
-    except ValueError:
-        usable = False
+    usable = http_parts(uri) is not None and "#" not in uri
     if uri and not (usable and re.fullmatch(r"[!-~]+", uri)):
         raise ValueError("must be an address with http or https, without a fragment")
     return uri

@@ -227,6 +227,8 @@ class Reference:
             config["DATABASE_PORT"] = 5432
         if self.defect == "gives a key with a dash":
             config["DATABASE-NAME"] = "main"
+        if self.defect == "gives an array for its id":
+            return Stop(201, {"id": [made["id"]], "config": config})
         return Stop(201, {"id": made["id"], "config": config})
 
     def _provision(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,6 +286,8 @@ class Reference:
         shown = {"id": found["id"], "name": found["name"], "read_regions": found["read_regions"]}
         if self.defect == "shows no status":
             return Stop(200, shown)
+        if self.defect == "shows an object for its status":
+            return Stop(200, {**shown, "status": {"word": status}})
         return Stop(200, {**shown, "status": status})
 
     def _sso(self, path: str, cookie: str) -> Stop:

@@ -47,6 +47,14 @@ def test_a_failure_ends_with_1_and_says_what_is_demanded() -> None:
     assert run.out.endswith("0 passed, 1 failed\n")
 
 
+def test_a_provider_cannot_write_to_the_terminal() -> None:
+    wrong = ("--signing-secret-from", "env:CHECK_WEBHOOK")
+    with serving(Reference(words="\x9b2J \u202e")) as app:
+        run = check(app.url, *wrong, "--only", "calls: POST*")
+    assert run.code == 1
+    assert r"\x9b2J \u202e" in run.out
+
+
 def test_json_is_one_document_on_stdout() -> None:
     with serving(Reference("fails at unknown ids", polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "calls: * unknown id", "-o", "json")

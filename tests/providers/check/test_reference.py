@@ -112,6 +112,22 @@ def test_a_defect_is_found_by_the_check_that_is_made_for_it(defect: str) -> None
     assert not report.passed
 
 
+# The oddity, and the group of checks that meets it.
+ODDITIES = {
+    "shows an object for its status": "calls",
+    "gives an array for its id": "repeats",
+}
+
+
+@pytest.mark.parametrize("oddity", ODDITIES)
+def test_no_answer_ends_the_run(oddity: str) -> None:
+    group = ODDITIES[oddity]
+    with serving(Reference(oddity)) as app:
+        report = checked(subject_of(app), group)
+    assert len(report.results) == len(selected(group))
+    assert failed(report)
+
+
 def test_a_failure_says_what_was_sent_what_came_and_what_is_demanded_without_secrets() -> None:
     with serving(Reference("gives a number in config")) as app:
         report = checked(subject_of(app), "calls: POST provisions")

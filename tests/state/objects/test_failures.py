@@ -94,6 +94,12 @@ def test_variables_that_cannot_be_used_are_told_by_how_they_begin(
     assert "hunter2" not in told.value.message + told.value.help
 
 
+@pytest.mark.parametrize("address", ["http://[::1", "store.example", "ftp://store.example"])
+def test_an_address_that_is_not_one_is_refused(address: str) -> None:
+    with pytest.raises(StoreError, match="is not a URL"):
+        open_bucket("s3://team/shop", {"AWS_ENDPOINT": address})
+
+
 def test_one_address_counts_and_the_setting_is_the_first() -> None:
     several = {"AWS_ENDPOINT": "http://a", "AWS_ENDPOINT_URL": "http://b", "AWS_BUCKET": "another"}
     for setting, counts in (("", "http://b"), ("http://127.0.0.1:1", "http://127.0.0.1:1")):

@@ -196,7 +196,8 @@ async def test_a_read_only_handle_writes_nothing(s3: S3, clock: SimulatedClock) 
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://", "s3:bucket", "s3://key:secret@bucket/prefix", "s3://bucket/prefix?versionId=1"]
+    "url",
+    ["s3://", "s3:bucket", "s3://[bucket", "s3://key:secret@bucket/prefix", "s3://bucket/prefix?versionId=1"],
 )
 def test_a_url_that_names_no_place_is_refused_without_repeating_it(url: str, clock: SimulatedClock) -> None:
     with pytest.raises(StoreError, match="the state's URL names no place in an object store") as refused:

@@ -18,6 +18,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
+from reconciler.services.transport import http_parts
 from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed, unsealed
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
@@ -140,7 +141,10 @@ def open_objects(
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # half of an IPv6 host
+        parts = urlsplit("")
     prefix = parts.path.strip("/")
     known = parts.scheme in _STORES and _NAME.fullmatch(parts.netloc)
     strange = parts.query or parts.fragment or (prefix and {"", ".", ".."} & set(prefix.split("/")))
@@ -155,8 +159,7 @@ def _parts(url: str) -> tuple[str, str, str]:
 
 def _refuse_unusable(endpoint: str, place: str, names: Sequence[str]) -> None:
     """Of an address that is not one, obstore makes a panic."""
-    address = urlsplit(endpoint)
-    if address.scheme not in ("http", "https") or not address.hostname:
+    if http_parts(endpoint) is None:
         raise StoreError(
             f"the address of the store of {place} is not a URL",
             help=f"write it as https://HOST in `state.endpoint` or {names[-1].upper()}",
