@@ -359,11 +359,13 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
 
 
 def credentials(settings: Settings) -> frozenset[str]:
-    """The variables with a token of any environment, an age identity, or a secret of hooks."""
+    """The variables with a token of any environment, an age identity, or a secret of hooks or messages."""
     platforms = [settings.platform, *(section.platform for section in settings.environments.values())]
     notified = (source for section in settings.notify for source in (section.url_from, section.secret_from))
-    hooks = settings.controller.hooks.git.values()
-    named = (source.env for source in (*_identities(settings), *notified, *hooks) if source is not None)
+    hooks, heartbeat = settings.controller.hooks.git.values(), settings.controller.heartbeat
+    alive = heartbeat.url_from if heartbeat is not None else None
+    sources = (*_identities(settings), *notified, *hooks, alive)
+    named = (source.env for source in sources if source is not None)
     return frozenset(filter(None, (*named, *(platform.token_from.env for platform in platforms))))
 
 
