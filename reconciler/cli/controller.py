@@ -178,7 +178,8 @@ def _door(
             config = find_settings(root, os.environ, environment)
             url = url or _beside(here, config)
         desired = load_desired((), config, SourceTexts(config.root), Reporter())
-        sources = secret_sources(config, desired.policies, take_signals=False, runs_programs=True, ours=True)
+        declared = (*desired.resources, *desired.policies)
+        sources = secret_sources(config, declared, take_signals=False, runs_programs=True, ours=True)
         return Loaded(config, desired, sources, url)
 
     async def fetch(accepted: str) -> str:

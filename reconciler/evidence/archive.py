@@ -37,7 +37,7 @@ def digest(data: bytes) -> str:
 
 def pack(parts: Mapping[str, bytes]) -> bytes:
     """Return the file with `parts` and their digests."""
-    sums = "".join(f"{digest(content)}  {name}\n" for name, content in sorted(parts.items())).encode()
+    sums = _sums(parts)
     archive = _tar({SUMS: sums, **parts})
     return f"{FORMAT} {digest(archive)} {digest(sums)}\n".encode() + archive
 
@@ -61,7 +61,14 @@ def unpack(data: bytes) -> dict[str, bytes]:
         raise Damaged(FIRST_LINE if canonical else ARCHIVE, "its digest is another one")
     if _tar(parts) != archive:
         raise Damaged(ARCHIVE, "it is not as a bundle is written")
-    return {name: content for name, content in parts.items() if name != SUMS}
+    found = {name: content for name, content in parts.items() if name != SUMS}
+    if _sums(found) != parts[SUMS]:
+        raise Damaged(SUMS, "it is not as a bundle writes it")
+    return found
+
+
+def _sums(parts: Mapping[str, bytes]) -> bytes:
+    return "".join(f"{digest(content)}  {name}\n" for name, content in sorted(parts.items())).encode()
 
 
 def _compare(parts: Mapping[str, bytes]) -> None:

@@ -90,6 +90,8 @@ def proven(parts: Mapping[str, bytes]) -> Proven:
         entries.append((scope, entry))
     if not firsts:
         raise Damaged("journal", "it holds no row of the run")
+    if sorted(ends) != [f"{number:03}" for number in range(1, len(ends) + 1)]:
+        raise Damaged("journal", "its scopes are not numbered as a bundle numbers them")
     run = firsts[0].run
     if any(first.event is not Event.RUN_STARTED or first.run != run for first in firsts):
         raise Damaged("journal", "it does not begin with one run in each of its scopes")

@@ -15,8 +15,9 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import OutputRef
 from reconciler.core.words import did_you_mean
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import secret_of
+from reconciler.kinds.roles import holds_secrets, secret_of
 from reconciler.kinds.source import OWN_VARIABLES
+from reconciler.manifests.revisions.sources import value_sources
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.policies import find_policies
 from reconciler.project.files import require_ours
@@ -128,10 +129,16 @@ def secret_sources(
 ) -> Sources:
     """The sources of secret values for one run, as the settings allow. `ours`: also our own credentials.
 
-    `resources`: an `exec` program does not get the variables that their secrets name.
+    `resources`: an `exec` program does not get the variables that their secrets and policies name.
     """
     secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
-    refs = [secret_of(kinds[resource.address.kind], resource) for resource in resources]
+    values: set[str] = set()
+    for resource in resources:
+        kind = kinds[resource.address.kind]
+        if holds_secrets(kind):
+            values.update(source.env for _, source in value_sources(resource.spec) if source.env is not None)
+            if (ref := secret_of(kind, resource)) is not None:
+                values.update(ref.variables())  # in a template, too
     identity = secrets.age_identity_from
     return Sources(
         config.root,
@@ -140,7 +147,7 @@ def secret_sources(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
             withheld=tuple(sorted(config.secret_variables)),
-            values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
+            values=frozenset(values),
             own=OWN_VARIABLES if ours else config.own_variables,
             confined=config.trusted is not None,
         ),

@@ -1,7 +1,7 @@
 """A bundle proves what a run did, and any byte of it that is changed is refused and named by its part."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,34 @@ def test_a_name_that_no_bundle_has_is_refused(made: Made, name: str) -> None:
     archive = _tar({SUMS: sums, **parts})
     line = f"reconcile-bundle-1 {digest(archive)} {digest(sums)}\n".encode()
     assert refused(line + archive) == ARCHIVE
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda sums: sums.replace(b"\n", b"\r\n"),
+        lambda sums: sums + sums[: sums.index(b"\n") + 1],
+        lambda sums: b"".join(sorted(sums.splitlines(keepends=True))),
+        lambda sums: sums[:-1],
+    ],
+    ids=["CRLF", "a line twice", "another order", "no line break at the end"],
+)
+def test_digests_that_are_written_in_another_way_are_refused(
+    made: Made, tmp_path: Path, written: Callable[[bytes], bytes]
+) -> None:
+    parts = unpack(made.data)
+    lines = [f"{digest(content)}  {name}\n" for name, content in sorted(parts.items())]
+    sums = written("".join(lines).encode())
+    archive = _tar({SUMS: sums, **parts})
+    data = f"reconcile-bundle-1 {digest(archive)} {digest(sums)}\n".encode() + archive
+    assert refused(data) == SUMS
+    assert by_shell(tmp_path, data).returncode == 1
+
+
+def test_rows_under_other_numbers_are_refused(made: Made) -> None:
+    rows = {name: row for name, row in unpack(made.data).items() if name.startswith("journal/")}
+    others = {name.replace("journal/0", "journal/9"): row for name, row in rows.items()}
+    assert refused(repacked(made, **dict.fromkeys(rows), **others)) == "journal"
 
 
 def test_what_claims_to_be_large_is_not_read(made: Made) -> None:

@@ -70,6 +70,12 @@ def test_what_is_wrong_is_named_at_its_line(tmp_path: Path, text: str, told: str
     assert told in message
 
 
+def test_the_address_of_a_heartbeat_is_a_credential_as_that_of_a_message_is(tmp_path: Path) -> None:
+    (tmp_path / "reconcile.yaml").write_text("controller: {heartbeat: {url_from: {env: ALIVE}}}\n")
+    found = find_settings(tmp_path, {})
+    assert "ALIVE" in found.own_variables & found.secret_variables
+
+
 def test_on_is_a_key_there_and_nowhere_else(tmp_path: Path) -> None:
     """YAML 1.1 takes it for a boolean; nobody quotes it."""
     good = "notify: [{on: [drift], url: 'http://localhost:80', secret_from: {env: HOOK_SECRET}}]\n"

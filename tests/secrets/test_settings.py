@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.reporter import Reporter
 from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.reference import json_schema
+from reconciler.project.desired import load_desired
+from reconciler.project.files import SourceTexts
 from reconciler.project.open import rate_limit_of
 from reconciler.project.secret import secret_sources
 from reconciler.project.settings import ProjectSettings, find_settings
@@ -114,6 +117,27 @@ providers:
 """
 
 
+NAMED = """
+apiVersion: reconciler/v1
+kind: Secret
+metadata: {name: A, app: shop}
+spec: {value_from: {env: VALUE}}
+---
+apiVersion: reconciler/v1
+kind: Secret
+metadata: {name: B, app: shop}
+spec: {value_from: {template: "x${env:PART}"}}
+---
+apiVersion: reconciler/v1
+kind: ExtensionProvider
+metadata: {name: acme}
+spec:
+  base_url: https://acme.example
+  signing_secret_from: {env: SIGN}
+  webhook_secret_from: {env: HOOK}
+"""
+
+
 @pytest.mark.parametrize("environment", ["", "prod", "dev"])
 def test_no_program_gets_a_variable_that_holds_a_secret_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str
@@ -129,6 +153,21 @@ def test_no_program_gets_a_variable_that_holds_a_secret_of_ours(
         .value(SecretRef("exec", parts=("env",)), lambda ref: None)
         .reveal()
     )
+    assert [line for line in got.splitlines() if line.endswith("=hunter2")] == ["VAULT_TOKEN=hunter2"]
+
+
+def test_no_program_gets_a_variable_that_a_manifest_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VALUE", "PART", "SIGN", "HOOK", "VAULT_TOKEN"):
+        monkeypatch.setenv(name, "hunter2")
+    (tmp_path / "reconcile.yaml").write_text("secrets: {exec: [env]}\n")
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "all.yaml").write_text(NAMED)
+    config = find_settings(tmp_path, os.environ)
+    desired = load_desired((), config, SourceTexts(config.root), Reporter())
+    sources = secret_sources(config, (*desired.resources, *desired.policies), runs_programs=True)
+    got = sources.value(SecretRef("exec", parts=("env",)), lambda ref: None).reveal()
     assert [line for line in got.splitlines() if line.endswith("=hunter2")] == ["VAULT_TOKEN=hunter2"]
 
 
