@@ -145,16 +145,16 @@ class Resource(Struct, frozen=True):
     `spec` is the kind's own pydantic model; `spec.model_fields_set` are the fields
     that the person wrote (or that a RetentionPolicy gave), which are the managed ones.
     `objectives` are goals that are not fields, such as `snapshot_max_age_h`.
-    `spans` maps paths to packed positions: read them with `span`. `inherited`: positions of values that a
-    policy or an overlay gives, and of those that an overlay removed. `base`: its address in its own file, by
-    which overlays name it, if one of them moves it to another app (None: the same).
+    `spans`: positions by path, as its own file has them; `inherited`: those of values that a policy or an
+    overlay gives, and of those that an overlay removed. Read both with `span`. `base`: its address in its own
+    file, by which overlays name it, if one of them moves it to another app (None: the same).
     """
 
     address: Address
     spec: Any
     lifecycle: Lifecycle
     file: str
-    spans: Mapping[Path, int]
+    spans: Mapping[Path, Span]
     labels: Mapping[str, str] = field(default_factory=dict)
     adopt_id: str | None = None
     references: tuple[Reference, ...] = ()
@@ -175,7 +175,7 @@ class Resource(Struct, frozen=True):
             if path in self.inherited:
                 return self.inherited[path]
             if path in self.spans:
-                return unpack_span(self.file, self.spans[path])
+                return self.spans[path]
             if not path:
                 return None
             path = path[:-1]
@@ -184,36 +184,6 @@ class Resource(Struct, frozen=True):
         """The file that the value at `path` stands in: an overlay's, where one gave it."""
         span = self.span(*path)
         return span.file if span is not None else self.file
-
-
-_COLUMN_BITS = 20  # a line is at most a megabyte long: manifests are capped well below
-_COLUMN_MASK = (1 << _COLUMN_BITS) - 1
-SHOWN = 1 << 63  # above 23 bits for the line: a file has at most 4 million bytes
-POSITION = SHOWN - 1
-
-
-def pack_span(line: int, column: int, end_column: int) -> int:
-    """One int per position: a hundred thousand manifests keep theirs in memory.
-
-    It is private until somebody who knows that no secret stands there sets the bit `SHOWN`.
-    """
-    return (
-        (line << (2 * _COLUMN_BITS))
-        | (min(column, _COLUMN_MASK) << _COLUMN_BITS)
-        | min(end_column, _COLUMN_MASK)
-    )
-
-
-def unpack_span(file: str, packed: int) -> Span:
-    """The span of `packed` in `file`; private unless the bit `SHOWN` is set."""
-    position = packed & POSITION
-    return Span(
-        file,
-        position >> (2 * _COLUMN_BITS),
-        (position >> _COLUMN_BITS) & _COLUMN_MASK,
-        position & _COLUMN_MASK,
-        not packed & SHOWN,
-    )
 
 
 class Obligation(Struct, frozen=True):

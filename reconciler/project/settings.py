@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
-from reconciler.core.model import unpack_span
 from reconciler.core.state_url import is_shared, url_of_environment
 from reconciler.core.words import did_you_mean, in_a_row
 from reconciler.kinds.source import OWN_VARIABLES
@@ -280,8 +279,7 @@ def parse_settings(data: bytes | None) -> Settings:
         return Settings()
     document, *others = composed.documents
     if others:
-        span = unpack_span(SETTINGS_FILE, others[0].spans[()])
-        problem = error("bad-setting", "settings must be one document", span)
+        problem = error("bad-setting", "settings must be one document", others[0].spans[()])
         raise ManifestError(f"{SETTINGS_FILE} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)

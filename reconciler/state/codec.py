@@ -10,12 +10,12 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from msgspec import MsgspecError, Raw, Struct
+from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 from pydantic_core import from_json
 
-from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.core.model import Address, Lifecycle, Obligation, StateRecord
 from reconciler.state.store import Event, JournalEntry
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -33,11 +33,7 @@ def encode_record(record: StateRecord) -> str:
             "scope": record.scope,
             "applied": record.applied,
             "lifecycle": {
-                "deletion": record.lifecycle.deletion,
-                "snapshot_before": record.lifecycle.snapshot_before,
-                "timeout_s": record.lifecycle.timeout_s,
-                "restart": record.lifecycle.restart,
-                **({"restart_within": within} if (within := record.lifecycle.restart_within) else {}),
+                name: value for name, value in asdict(record.lifecycle).items() if value is not None
             },
             "created_at": record.created_at.isoformat(),
             "source": record.source,
@@ -103,21 +99,12 @@ def _applied(text: bytes) -> Mapping[str, Any]:
 
 @lru_cache(1000)
 def _lifecycle(text: bytes) -> Lifecycle:
-    found = _json(text)
-    return Lifecycle(
-        Deletion(found["deletion"]),
-        tuple(found["snapshot_before"]),
-        found["timeout_s"],
-        found.get("restart", "ask"),  # records of earlier versions hold none
-        found.get("restart_within"),
-    )
+    return convert(_json(text), Lifecycle)  # records of earlier versions lack some of it
 
 
 @lru_cache(1000)
 def _obligations(text: bytes) -> tuple[Obligation, ...]:
-    return tuple(
-        Obligation(**{**owed, "since": datetime.fromisoformat(owed["since"])}) for owed in _json(text)
-    )
+    return convert(_json(text), tuple[Obligation, ...])
 
 
 def encode_entry(entry: JournalEntry) -> EntryColumns:

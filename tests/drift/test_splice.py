@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.model import Path, unpack_span
+from reconciler.core.model import Path
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.writing.rewrite import Scalar, find_tokens, splice
 
@@ -15,7 +15,7 @@ def put(text: str, path: Path, value: Scalar, number: int = 0) -> str:
     """`text` with `value` at `path` of its document `number`."""
     composed = compose(text.encode(), "m.yaml")
     assert composed.complete, composed.diagnostics
-    span = unpack_span("m.yaml", composed.documents[number].spans[path])
+    span = composed.documents[number].spans[path]
     place = (span.line, span.column)
     return splice(text, [(find_tokens(text, {place})[place], value)])
 

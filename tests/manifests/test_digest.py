@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.core.diagnostics import Span
 from reconciler.core.model import Address, Deletion, Ignore, Lifecycle, Reference, Resource
 from reconciler.kinds import find_kinds
 from reconciler.manifests.meaning import digest_resources
@@ -14,7 +15,10 @@ from reconciler.manifests.meaning import digest_resources
 
 def volume(name: str, **spec: Any) -> Resource:
     made = find_kinds()["Volume"].Spec.model_validate({"region": "ams", "size_gb": 10, **spec})
-    return Resource(Address("Volume", name, "shop"), made, Lifecycle(), "manifests/shop.yaml", {("spec",): 7})
+    file = "manifests/shop.yaml"
+    return Resource(
+        Address("Volume", name, "shop"), made, Lifecycle(), file, {("spec",): Span(file, 7, 1, 2)}
+    )
 
 
 PLAIN = volume("data")
@@ -57,5 +61,5 @@ def test_whatever_else_is_asked_for_makes_another(
 
 @pytest.mark.parametrize("resource", [PLAIN, RICH])
 def test_positions_and_labels_make_no_other(resource: Resource) -> None:
-    elsewhere = replace(resource, spans={("spec",): 9}, labels={"team": "a"})
+    elsewhere = replace(resource, spans={("spec",): Span(resource.file, 9, 1, 2)}, labels={"team": "a"})
     assert digest_resources([elsewhere]) == digest_resources([resource])

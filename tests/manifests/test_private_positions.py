@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.diagnostics import Span, error
-from reconciler.core.model import Resource, pack_span, unpack_span
+from reconciler.core.model import Resource
 from reconciler.kinds.roles import holds_secrets
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.reading.compose import compose
@@ -55,12 +55,12 @@ def test_positions_are_private_before_anybody_knows_the_kind() -> None:
     (volume, secret) = compose(SHOP.encode(), "shop.yaml").documents
     for document in (volume, secret):
         positions = (*document.spans.values(), *document.key_spans.values())
-        assert all(unpack_span("", packed).private for packed in positions)
+        assert all(span.private for span in positions)
     assert volume.private
     assert not volume.shown().private
     assert volume.private, "the document itself is not altered"
     shown = volume.shown()
-    assert not any(unpack_span("", packed).private for packed in shown.key_spans.values())
+    assert not any(span.private for span in shown.key_spans.values())
 
 
 @pytest.mark.parametrize("text", ["a: [", "a: !tag x", "a: 1\na: 2", "\tx: 1", "a: \x01", "a: *b"], ids=repr)
@@ -89,11 +89,6 @@ def test_every_example_of_a_kind_that_holds_secrets_is_private() -> None:
     for resource in every:
         private = holds_secrets(kinds[resource.address.kind])
         assert all(span.private is private for span in spans_of(resource)), resource.address
-
-
-def test_the_longest_line_and_the_last_one_fit() -> None:
-    last = 4 << 20
-    assert unpack_span("a", pack_span(last, 1, 1_000_000)) == Span("a", last, 1, 1_000_000, private=True)
 
 
 def test_a_problem_at_a_private_position_is_hidden_whoever_finds_it(tmp_path: Path) -> None:

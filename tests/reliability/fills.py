@@ -19,6 +19,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from reconciler.core.diagnostics import Span
 from reconciler.core.model import ALERT_AT, Address, Lifecycle, Path, Resource
 from reconciler.core.percents import Grow
 from reconciler.drift.outlook import Outlook, outlook_of
@@ -106,7 +107,9 @@ def _level(rng: random.Random, shape: str, size_gb: int, now: float) -> Level:
 
 
 ADDRESS = Address("Volume", "data", "shop")
-WRITTEN: Mapping[Path, int] = {("spec", "size_gb"): 0, ("spec", "size_gb", "min"): 0}
+WRITTEN: Mapping[Path, Span] = dict.fromkeys(
+    (("spec", "size_gb"), ("spec", "size_gb", "min")), Span("a.yaml", 1, 1, 2)
+)
 GROW = Grow.model_validate({"at": "85%", "by": "20%", "most_gb_per_day": 100})
 
 

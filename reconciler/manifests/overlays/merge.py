@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span
-from reconciler.core.model import SHOWN, Path
+from reconciler.core.model import Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
 
@@ -29,16 +29,16 @@ def with_private_lines(document: Document, holds_secrets: Callable[[str], bool])
     """
     private = frozenset(_private_lines(document, holds_secrets))
 
-    def marked(spans: Mapping[Path, int]) -> dict[Path, int]:
-        return {path: packed if packed >> 40 in private else packed | SHOWN for path, packed in spans.items()}
+    def marked(spans: Mapping[Path, Span]) -> dict[Path, Span]:
+        return {path: span._replace(private=span.line in private) for path, span in spans.items()}
 
     return replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
 
 
 class _Section(NamedTuple):
-    """The text from the key at `position` to the next section. `alone`: its first line has no other one."""
+    """The text from the key at `begin` to the next section. `alone`: its first line has no other one."""
 
-    position: int
+    begin: Span
     private: bool
     alone: bool
 
@@ -48,15 +48,15 @@ def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> 
     if not secret:
         return
     positions = (*document.spans.values(), *document.key_spans.values())
-    lines = range(1, max(packed >> 40 for packed in positions) + 1)
+    lines = range(1, max(span.line for span in positions) + 1)
     if any(_is_brought(document, (target,), document.value[target]) for target in secret):
         yield from lines  # the place of the anchor is not known
         return
     sections = sorted(_sections(document, frozenset(secret)))
     for section, after in zip(sections, [*sections[1:], None], strict=True):
         if section.private:
-            last = lines.stop - 1 if after is None else (after.position >> 40) - after.alone
-            yield from range(section.position >> 40, last + 1)
+            last = lines.stop - 1 if after is None else after.begin.line - after.alone
+            yield from range(section.begin.line, last + 1)
 
 
 def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
@@ -65,11 +65,11 @@ def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
     def below(path: Path, value: Mapping[str, Any]) -> Iterator[_Section]:
         keys = {name: document.key_spans[*path, name] for name in value}
         # The position of a mapping in braces is that of its brace, before its first key.
-        alone = bool(keys) and min(keys.values()) >> 20 == document.spans[path] >> 20
-        for name, position in keys.items():
+        alone = bool(keys) and min(keys.values())[:3] == document.spans[path][:3]
+        for name, begin in keys.items():
             inner = (*path, name)
             private = inner[0] in secret and _is_private(inner, value[name])
-            yield _Section(position, private, alone)
+            yield _Section(begin, private, alone)
             if inner[0] in secret and not private and len(inner) < 3 and isinstance(value[name], dict):
                 yield from below(inner, value[name])
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
-from reconciler.core.model import SHOWN, Path, unpack_span
+from reconciler.core.model import Path
 from reconciler.manifests.reading.refusals import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
@@ -22,11 +22,10 @@ from reconciler.manifests.reading.refusals import (
     MOST_FILE_EVENTS,
     MOST_PROBLEMS,
     Refusals,
-    beginning,
     decode,
 )
 from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
-from reconciler.manifests.reading.spans import MERGE, below, merge, shown_spans
+from reconciler.manifests.reading.spans import MERGE, ShownSpans, below, merge
 from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,11 +35,11 @@ NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
 class Document(Struct, frozen=True):
     """One YAML document of `file`: `value` of dict, list, str, int, float, bool and None.
 
-    `spans` holds the packed position of every value by path, `key_spans` that of every key of a
-    mapping. What an alias or a merge key brought stands where the alias stands; paths below it
-    have no position of their own. `surprises`: the text of plain scalars that YAML reads as
-    something else than they look. `has_nulls`: a null may stand somewhere in `value`. `overlaid` and
-    `overlaid_keys`: positions of what overlays gave, or removed (see `overlays`); they go first.
+    `spans` holds the position of every value by path, `key_spans` that of every key of a mapping. What an
+    alias or a merge key brought stands where the alias stands; paths below it have no position of their own.
+    `surprises`: the text of plain scalars that YAML reads as something else than they look. `has_nulls`: a
+    null may stand somewhere in `value`. `overlaid` and `overlaid_keys`: positions of what overlays gave, or
+    removed (see `overlays`); they go first.
     `guarded`: the document is asked about one field whose line may hold a secret.
 
     A document is private until somebody who knows its kind asks for it `shown`.
@@ -48,8 +47,8 @@ class Document(Struct, frozen=True):
 
     file: str
     value: Any
-    spans: Mapping[Path, int]
-    key_spans: Mapping[Path, int]
+    spans: Mapping[Path, Span]
+    key_spans: Mapping[Path, Span]
     surprises: Mapping[Path, str]
     has_nulls: bool
     overlaid: Mapping[Path, Span] = field(default_factory=dict)
@@ -59,11 +58,11 @@ class Document(Struct, frozen=True):
     @property
     def private(self) -> bool:
         """Whether it may hold a secret: nothing of it is shown, and no message repeats its values."""
-        return self.guarded or not self.spans[()] & SHOWN
+        return self.guarded or self.spans[()].private
 
     def shown(self) -> "Document":
         """Return the same document, of a kind that holds no secrets."""
-        return replace(self, spans=shown_spans(self.spans), key_spans=shown_spans(self.key_spans))
+        return replace(self, spans=ShownSpans(self.spans), key_spans=ShownSpans(self.key_spans))
 
     def hidden(self) -> "Document":
         """Return the same document, of a kind that holds secrets: overlays' values are not shown either."""
@@ -92,12 +91,10 @@ class Document(Struct, frozen=True):
         is_in_item = len(path) > 1 and isinstance(path[-2], int)  # which has no key
         return self.span(path[:-1]) if is_in_item else self.key_span(path[:-1])
 
-    def _nearest(self, path: Path, spans: Mapping[Path, int], overlaid: Mapping[Path, Span]) -> Span:
+    def _nearest(self, path: Path, spans: Mapping[Path, Span], overlaid: Mapping[Path, Span]) -> Span:
         while path and path not in spans and path not in overlaid:
             path = path[:-1]
-        if path in overlaid:
-            return overlaid[path]
-        return unpack_span(self.file, spans[path] if path in spans else self.spans[()])
+        return overlaid.get(path) or spans.get(path) or self.spans[()]
 
 
 def _private(spans: Mapping[Path, Span]) -> dict[Path, Span]:
@@ -242,8 +239,8 @@ class _Builder:
         self._frame: _Frame | None = None  # the innermost
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
         self.root: Any = None
-        self.spans: dict[Path, int] = {}
-        self.key_spans: dict[Path, int] = {}
+        self.spans: dict[Path, Span] = {}
+        self.key_spans: dict[Path, Span] = {}
         self.surprises: dict[Path, str] = {}
         self.has_nulls = False
 
@@ -258,74 +255,73 @@ class _Builder:
         kind = event.__class__
         if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._close(event.end_mark)
+        elif kind is yaml.ScalarEvent:
+            self._scalar(event)
+        elif kind is yaml.AliasEvent:
+            self._alias(event)
         else:
-            start = event.start_mark
-            position = ((start.line + 1) << 40) | ((start.column + 1) << 20)  # as `model.pack_span`
-            if kind is yaml.ScalarEvent:
-                self._scalar(event, position)
-            elif kind is yaml.AliasEvent:
-                self._alias(event, position | (event.end_mark.column + 1))
-            else:
-                self._open(event, position | (start.column + 2), {} if kind is yaml.MappingStartEvent else [])
+            self._open(event, {} if kind is yaml.MappingStartEvent else [])
         if self._frame is None:
             return True
         if self._count >= self._budget:
-            raise _Stop(self._refusals.too_much(beginning(event), self._budget, aliases=False))
+            raise _Stop(self._refusals.too_much(self._refusals.span(event), self._budget, aliases=False))
         return False
 
-    def _scalar(self, event: Any, position: int) -> None:
+    def _scalar(self, event: Any) -> None:
         start, end, text = event.start_mark, event.end_mark, event.value
         one_line = end.line == start.line
-        position |= (end.column if one_line else len(self._refusals.lines[start.line])) + 1
+        last = end.column if one_line else len(self._refusals.lines[start.line])
+        span = self._refusals.span(event, last + 1)
         if event.tag is not None:
             self._composer.report(self._refusals.tag(event))
         frame = self._frame
         if frame is not None and frame.is_mapping and frame.key is None:
-            self._key(frame, text, not event.style, position)
+            self._key(frame, text, not event.style, span)
             value, surprising = text, False
         else:
             plain = not event.style and text[:1] in FIRST_CHARACTERS
             value, surprising = resolve(text) if plain else (text, False)
             self.has_nulls |= value is None
-            path = self._place(value, position)
+            path = self._place(value, span)
             if surprising:
                 self.surprises[path] = text
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
 
-    def _key(self, frame: _Frame, text: str, plain: bool, position: int) -> None:
+    def _key(self, frame: _Frame, text: str, plain: bool, span: Span) -> None:
         """Let the next value be that of the key `text`."""
         name = MERGE if text == "<<" and plain else text
         frame.key = path = below(frame.path, name)
         if name is text and plain and not is_text(text) and not _is_setting(frame.path, text):
             is_boolean = isinstance(resolve(text)[0], bool)
-            self._composer.report(self._refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))
+            self._composer.report(self._refusals.key_that_is_no_text(path, span, is_boolean=is_boolean))
         if name in frame.values:
             first = self.key_spans[path]
-            self._composer.report(self._refusals.duplicate_key((*frame.path, text), position, first))
-        self.key_spans[path] = position
+            self._composer.report(self._refusals.duplicate_key((*frame.path, text), span, first))
+        self.key_spans[path] = span
 
-    def _alias(self, event: Any, position: int) -> None:
-        known = self._anchors.get(event.anchor)
+    def _alias(self, event: Any) -> None:
+        known, span = self._anchors.get(event.anchor), self._refusals.span(event, event.end_mark.column + 1)
         if known is None:
-            raise _Stop(self._refusals.alias(position, open=event.anchor in self._anchors))
-        self._refuse_as_key("an alias", position)
+            raise _Stop(self._refusals.alias(span, open=event.anchor in self._anchors))
+        self._refuse_as_key("an alias", span)
         value, size = known
         self._expanded += size
         if self.size > self._budget:
-            raise _Stop(self._refusals.too_much(position, self._budget, aliases=True))
+            raise _Stop(self._refusals.too_much(span, self._budget, aliases=True))
         if len(self._frames) + _height(value) > MOST_DEPTH:
-            raise _Stop(self._refusals.too_deep(position))
-        self._place(value, position)
+            raise _Stop(self._refusals.too_deep(span))
+        self._place(value, span)
 
-    def _open(self, event: Any, position: int, values: Any) -> None:
+    def _open(self, event: Any, values: Any) -> None:
         """Begin a list or mapping, whose items go into `values`."""
+        span = self._refusals.span(event)
         if event.tag is not None:
             self._composer.report(self._refusals.tag(event))
-        self._refuse_as_key("a list or mapping", position)
+        self._refuse_as_key("a list or mapping", span)
         if len(self._frames) >= MOST_DEPTH:
-            raise _Stop(self._refusals.too_deep(position))
-        path = self._place(values, position)
+            raise _Stop(self._refusals.too_deep(span))
+        path = self._place(values, span)
         is_mapping = event.__class__ is yaml.MappingStartEvent
         self._frame = _Frame(path, values, is_mapping, event.anchor, event.flow_style, self.size)
         self._frames.append(self._frame)
@@ -340,16 +336,16 @@ class _Builder:
                 self._composer.report(self._refusals.merge(wrong))
         if frame.anchor is not None:
             self._anchors[frame.anchor] = (frame.values, self.size - frame.size_before)
-        start = self.spans[frame.path]
-        if frame.in_brackets and end.line == (start >> 40) - 1:
-            self.spans[frame.path] = (start & ~0xFFFFF) | (end.column + 1)
+        span = self.spans[frame.path]
+        if frame.in_brackets and end.line == span.line - 1:
+            self.spans[frame.path] = span._replace(end_column=end.column + 1)
         self._frame = self._frames[-1] if self._frames else None
 
-    def _refuse_as_key(self, what: str, position: int) -> None:
+    def _refuse_as_key(self, what: str, span: Span) -> None:
         if self._frame is not None and self._frame.is_mapping and self._frame.key is None:
-            raise _Stop(self._refusals.key_that_is_no_scalar(what, position))
+            raise _Stop(self._refusals.key_that_is_no_scalar(what, span))
 
-    def _place(self, value: Any, position: int) -> Path:
+    def _place(self, value: Any, span: Span) -> Path:
         """Put `value` where it belongs in the innermost collection, and return its path."""
         frame = self._frame
         path: Path = ()
@@ -362,7 +358,7 @@ class _Builder:
         else:
             path = below(frame.path, len(frame.values))
             frame.values.append(value)
-        self.spans[path] = position
+        self.spans[path] = span
         return path
 
 

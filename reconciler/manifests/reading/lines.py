@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import SHOWN, Path
+from reconciler.core.diagnostics import Diagnostic, Span
+from reconciler.core.model import Path
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.reading.compose import NO_SURPRISES, Document, compose
 from reconciler.manifests.reading.refusals import (
@@ -32,7 +32,6 @@ from reconciler.manifests.reading.refusals import (
     decode,
 )
 from reconciler.manifests.reading.scalars import is_text, resolve
-from reconciler.manifests.reading.spans import LaterSpans
 
 _OPEN = object()  # the value of `key:`, which following lines may give
 _KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,99}"
@@ -233,7 +232,7 @@ class Known:
         known = self._values[data]
         if known is None:
             return None
-        text, has_nulls = _Text(data), b"null" in known
+        text, has_nulls = _Text(file, data), b"null" in known
         return [
             Document(
                 file,
@@ -250,37 +249,34 @@ class Known:
 class _Text:
     """The bytes of one file until they are composed, then the positions in its documents."""
 
-    __slots__ = ("_composed", "_data")
+    __slots__ = ("_composed", "_data", "_file")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, file: str, data: bytes) -> None:
+        self._file = file
         self._data = data
-        self._composed: list[tuple[Mapping[Path, int], Mapping[Path, int]]] | None = None
+        self._composed: list[tuple[Mapping[Path, Span], Mapping[Path, Span]]] | None = None
 
-    def positions(self, number: int, keys: bool) -> Mapping[Path, int]:
+    def positions(self, number: int, keys: bool) -> Mapping[Path, Span]:
         """Return the positions of the values, or of the `keys`, of the document `number`."""
         if self._composed is None:
-            documents = compose(self._data, "").documents
+            documents = compose(self._data, self._file).documents
             self._composed = [(document.spans, document.key_spans) for document in documents]
             self._data = b""
         return self._composed[number][keys]
 
 
-class _Spans(LaterSpans):
-    """The positions in one document of a text. `mark`: added to every position."""
+class _Spans(Mapping[Path, Span]):
+    """The positions in one document of a text, which are read when one is asked for."""
 
-    __slots__ = ("_keys", "_mark", "_number", "_text")
+    __slots__ = ("_keys", "_number", "_text")
 
-    def __init__(self, text: _Text, number: int, keys: bool, mark: int = 0) -> None:
+    def __init__(self, text: _Text, number: int, keys: bool) -> None:
         self._text = text
         self._number = number
         self._keys = keys
-        self._mark = mark
 
-    def shown(self) -> "_Spans":
-        return _Spans(self._text, self._number, self._keys, SHOWN)
-
-    def __getitem__(self, path: Path) -> int:
-        return self._text.positions(self._number, self._keys)[path] | self._mark
+    def __getitem__(self, path: Path) -> Span:
+        return self._text.positions(self._number, self._keys)[path]
 
     def __iter__(self) -> Iterator[Path]:
         return iter(self._text.positions(self._number, self._keys))

@@ -12,7 +12,7 @@ from typing import Any
 from yaml.events import Event
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.model import Path, pack_span, unpack_span
+from reconciler.core.model import Path
 
 MOST_DEPTH = 64
 MOST_DOCUMENT_EVENTS = 20_000  # a key, a value, either end of a list or mapping: an event each
@@ -20,7 +20,7 @@ MOST_FILE_EVENTS = 500_000
 MOST_DOCUMENTS = 20_000
 MOST_PROBLEMS = 20
 MOST_BYTES = 4 << 20
-LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column
+LONGEST_LINE = 1_000_000  # characters
 
 _HARMLESS = bytes([9, 10, 13, *range(0x20, 0x7F)])
 # Control characters; line breaks of Unicode, by which YAML counts lines and editors do not; and characters
@@ -146,7 +146,7 @@ _TAG = re.compile(r"!\S*")
 
 
 class Refusals:
-    """Makes the diagnostics about `text` of `file`. Positions are packed (`model.pack_span`)."""
+    """Makes the diagnostics about `text` of `file`."""
 
     def __init__(self, text: str, file: str) -> None:
         self._text = text
@@ -171,9 +171,8 @@ class Refusals:
             help="remove the tag; quote a text that begins with `!`",
         )
 
-    def duplicate_key(self, path: Path, position: int, first_position: int) -> Diagnostic:
+    def duplicate_key(self, path: Path, second: Span, first: Span) -> Diagnostic:
         """Refuse the second of two equal keys: PyYAML would silently keep the last one."""
-        first, second = self._span(first_position), self._span(position)
         help = "remove one of the two"
         if path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
             help += ", or write `---` before a second manifest"
@@ -186,10 +185,9 @@ class Refusals:
             help=help,
         )
 
-    def key_that_is_no_text(self, path: Path, position: int, *, is_boolean: bool) -> Diagnostic:
+    def key_that_is_no_text(self, path: Path, span: Span, *, is_boolean: bool) -> Diagnostic:
         """Refuse a key that is a number, boolean or null. `path` ends with its text."""
         text = path[-1]
-        span = self._span(position)
         if not text:
             return error("non-string-key", "a key is empty", span)
         what = "a boolean in YAML 1.1" if is_boolean else "not text"
@@ -197,9 +195,8 @@ class Refusals:
             return error("non-string-key", f"a key is {what}", span, help="quote it")
         return error("non-string-key", f"the key `{text}` is {what}", span, help=f'quote it: "{text}"')
 
-    def key_that_is_no_scalar(self, what: str, position: int) -> Diagnostic:
+    def key_that_is_no_scalar(self, what: str, span: Span) -> Diagnostic:
         """Refuse a list, mapping or alias as a key; `{{` is a template that somebody forgot to render."""
-        span = self._span(position)
         before = span.column - 2
         if before >= 0 and self.lines[span.line - 1].startswith("{{", before):
             return error(
@@ -210,50 +207,46 @@ class Refusals:
             )
         return error("non-string-key", f"{what} cannot be a key", span, help="a key is text")
 
-    def merge(self, position: int) -> Diagnostic:
+    def merge(self, span: Span) -> Diagnostic:
         """Refuse `<<` with another value than mappings."""
-        return error("bad-merge", "`<<` takes a mapping or a list of mappings", self._span(position))
+        return error("bad-merge", "`<<` takes a mapping or a list of mappings", span)
 
-    def alias(self, position: int, *, open: bool) -> Diagnostic:
+    def alias(self, span: Span, *, open: bool) -> Diagnostic:
         """Refuse an alias without an anchor. It may be a text that begins with `*`, so it is not named.
 
         `open`: it stands inside the value of its own anchor.
         """
         if open:
             message = "the alias is inside the value of its own anchor"
-            return error("recursive-alias", message, self._span(position))
+            return error("recursive-alias", message, span)
         return error(
             "unknown-anchor",
             "there is no anchor for this alias before it in the document",
-            self._span(position),
+            span,
             help="an anchor is valid only in its own document; quote a text that begins with `*`",
         )
 
-    def too_deep(self, position: int) -> Diagnostic:
+    def too_deep(self, span: Span) -> Diagnostic:
         """Refuse nesting that would exhaust the stack of a recursive reader."""
         message = f"lists and mappings are nested more than {MOST_DEPTH} deep"
-        return error("too-deep", message, self._span(position))
+        return error("too-deep", message, span)
 
-    def too_much(self, position: int, budget: int, *, aliases: bool) -> Diagnostic:
+    def too_much(self, span: Span, budget: int, *, aliases: bool) -> Diagnostic:
         """Refuse a document with more than `budget` events. `aliases`: their expansion has too many."""
         if budget < MOST_DOCUMENT_EVENTS:
             message = f"the file holds more than {MOST_FILE_EVENTS:,} keys and values"
-            return error("too-large", message, self._span(position), help="split it into several files")
+            return error("too-large", message, span, help="split it into several files")
         expand = " once its aliases are expanded" if aliases else ""
         message = f"the document holds more than {MOST_DOCUMENT_EVENTS:,} keys and values{expand}"
         help = "write out what is meant, without aliases" if aliases else "split it into several documents"
-        return error("too-large", message, self._span(position), help=help)
+        return error("too-large", message, span, help=help)
 
     def too_many_documents(self, event: Event) -> Diagnostic:
         """Refuse the first document beyond the limit of a file."""
         message = f"the file holds more than {MOST_DOCUMENTS:,} documents"
-        return error("too-large", message, self._span(beginning(event)), help="split it into several files")
+        return error("too-large", message, self.span(event), help="split it into several files")
 
-    def _span(self, position: int) -> Span:
-        return unpack_span(self._file, position)
-
-
-def beginning(event: Any) -> int:
-    """Return the packed position of the first character of `event`."""
-    mark = event.start_mark
-    return pack_span(mark.line + 1, mark.column + 1, mark.column + 2)
+    def span(self, event: Any, end_column: int = 0) -> Span:
+        """Return the position of `event` up to a column; by default, that of its first character."""
+        start = event.start_mark
+        return Span(self._file, start.line + 1, start.column + 1, end_column or start.column + 2, True)

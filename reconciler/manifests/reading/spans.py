@@ -1,25 +1,35 @@
-"""Positions of values and keys by their paths (`model.pack_span`). `merge` places what `<<` brings.
+"""Positions of values and keys by their paths. `merge` places what `<<` brings.
 
 Every position is private, so that no report prints its line, until the loader knows that the document's kind
-holds no secrets (`shown_spans`).
+holds no secrets (`ShownSpans`).
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from reconciler.core.model import SHOWN, Path
+from reconciler.core.diagnostics import Span
+from reconciler.core.model import Path
 
 MERGE: Any = object()  # stands for a plain `<<` among the keys of a mapping being built, and in their paths
 
 
-class LaterSpans(Mapping[Path, int]):
-    """Positions that are read when one is asked for."""
+class ShownSpans(Mapping[Path, Span]):
+    """The positions in a document that holds no secrets: its lines may be shown."""
 
-    @abstractmethod
-    def shown(self) -> "LaterSpans":
-        """Return the same positions, in a document without secrets: its lines may be shown."""
+    __slots__ = ("_spans",)
+
+    def __init__(self, spans: Mapping[Path, Span]) -> None:
+        self._spans = spans
+
+    def __getitem__(self, path: Path) -> Span:
+        return self._spans[path]._replace(private=False)
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -28,16 +38,9 @@ def below(path: Path, part: Any) -> Path:
     return (*path, part)
 
 
-def shown_spans(spans: Mapping[Path, int]) -> Mapping[Path, int]:
-    """Return `spans` as those of a document that holds no secrets."""
-    if isinstance(spans, LaterSpans):
-        return spans.shown()
-    return {path: packed | SHOWN for path, packed in spans.items()}
-
-
 def merge(
-    mapping: dict[Any, Any], path: Path, spans: dict[Path, int], key_spans: dict[Path, int]
-) -> int | None:
+    mapping: dict[Any, Any], path: Path, spans: dict[Path, Span], key_spans: dict[Path, Span]
+) -> Span | None:
     """Replace `<<` in `mapping`, at `path`, by the merged keys. Its own keys win, then the first listed.
 
     Keys of a mapping written in place have their own positions, those of an alias have the alias's.
@@ -61,7 +64,7 @@ def merge(
 
 
 def _place_again(
-    value: Any, origin: Path, path: Path, spans: dict[Path, int], key_spans: dict[Path, int]
+    value: Any, origin: Path, path: Path, spans: dict[Path, Span], key_spans: dict[Path, Span]
 ) -> None:
     """Place all that `value` holds below `origin` a second time, below `path`."""
     for name in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():

@@ -417,11 +417,11 @@ class Loader:
 def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
     """Whether the last line of a quoted text may stand before the place of `problem`: only in braces."""
     assert problem.span is not None
-    first = min(document.key_spans.values(), default=0)
-    if first >> 20 == document.spans[()] >> 20:
+    first = min(document.key_spans.values(), default=None)
+    if first is not None and first[:3] == document.spans[()][:3]:
         return False
     others = (document.spans[key,] for key in document.value if key not in ("apiVersion", "kind"))
-    return any(packed >> 40 < problem.span.line for packed in others)
+    return any(span.line < problem.span.line for span in others)
 
 
 def _moved_by(second: Resource, first: Resource) -> Iterator[str]:

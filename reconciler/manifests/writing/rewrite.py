@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
-from reconciler.core.model import POSITION, Path, Resource, unpack_span
+from reconciler.core.model import Path, Resource
 from reconciler.kinds.base import Kind
 from reconciler.manifests.overlays.merge import with_value_at
 from reconciler.manifests.reading.compose import Document, compose
@@ -181,12 +181,12 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         return Rewritten(data, (), (), {index: _changed(edit) for index, edit in enumerate(edits)})
     tokens = find_tokens(text, {_place(edit) for edit in edits})
     wanted = [copy.deepcopy(document.value) for document in composed.documents]
-    numbers = {document.spans[()] & POSITION: number for number, document in enumerate(composed.documents)}
+    numbers = {_place_of(document.spans, ()): number for number, document in enumerate(composed.documents)}
     changes: list[tuple[Token, Scalar]] = []
     places: list[tuple[int, Path]] = []
     before: list[Any] = []
     for index, edit in enumerate(edits):
-        number = numbers.get(edit.resource.spans[()] & POSITION)
+        number = numbers.get(_place_of(edit.resource.spans, ()))
         if number is not None and not _as_loaded(edit, composed.documents[number]):
             number = None
         token = tokens.get(_place(edit))
@@ -212,7 +212,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     # The value has another position in the same lines: it is as private as before.
     spans = [
-        unpack_span(file, again.documents[number].spans[path])._replace(private=edit.private)
+        again.documents[number].spans[path]._replace(private=edit.private)
         for (number, path), edit in zip(places, edits, strict=True)
     ]
     return Rewritten(new, spans, before, {})
@@ -248,19 +248,20 @@ def _place(edit: Edit) -> LineColumn:
     path = edit.path
     while path and path not in edit.resource.spans:
         path = path[:-1]
-    span = unpack_span("", edit.resource.spans[path])
+    span = edit.resource.spans[path]
     return (span.line, span.column)
 
 
-def _position(spans: Mapping[Path, int], path: Path) -> int | None:
-    return spans[path] & POSITION if path in spans else None
+def _place_of(spans: Mapping[Path, Span], path: Path) -> tuple[int, int, int] | None:
+    """Return line and columns of the value at `path`."""
+    return spans[path][1:4] if path in spans else None
 
 
 def _as_loaded(edit: Edit, document: Document) -> bool:
     """Whether `document` is still the manifest of the edit, with the same value at the same place."""
     address = edit.resource.in_file
     return (
-        _position(document.spans, edit.path) == _position(edit.resource.spans, edit.path)
+        _place_of(document.spans, edit.path) == _place_of(edit.resource.spans, edit.path)
         and [value_at(document.value, path) for path in _NAMES] == [address.kind, address.name, address.app]
         and _read_as_loaded(edit, value_at(document.value, edit.path))
     )
