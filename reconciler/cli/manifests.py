@@ -51,7 +51,7 @@ def validate(chosen: ChosenManifests) -> int:
 
 
 @verb("build", *options.MANIFESTS)
-def build(chosen: ChosenManifests) -> int:
+def build(chosen: ChosenManifests) -> None:
     """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
@@ -70,7 +70,6 @@ def build(chosen: ChosenManifests) -> int:
     echo_diagnostics(diagnostics)
     documents = [manifest.value for manifest in manifests.effective]
     emit(Page(document={"manifests": documents}, text=build_text(manifests.effective)))
-    return DONE
 
 
 def _moved(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -86,7 +85,7 @@ def graph(
     plan_file: Path | None = option(
         "--plan", "Draw the steps of a plan saved by `plan --out`, not the manifests.", type=options.FILE
     ),
-) -> int:
+) -> None:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
@@ -95,7 +94,7 @@ def graph(
         desired = chosen.load_desired()
         echo_diagnostics(desired.diagnostics)
         emit(GraphReport(graph=resource_graph(desired.resources, desired.policies)))
-        return DONE
+        return
     if chosen.paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
     if chosen.untrusted is not None:
@@ -103,4 +102,3 @@ def graph(
     from reconciler.planning.saved import load_saved  # it imports rehearsals, which `validate` never needs
 
     emit(GraphReport(graph=plan_graph(load_saved(read_file(plan_file)).plan)))
-    return DONE

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import verb
 from reconciler.core.extras import require_extra
 
 
 @verb("mcp", report=None)
-def mcp() -> int:
+def mcp() -> None:
     """Serve tools for agents on stdin and stdout (Model Context Protocol).
 
     They read, and save plans for people to sign. None applies, approves, makes a state or unlocks one.
@@ -17,4 +17,3 @@ def mcp() -> int:
     from reconciler.agents.server import server  # needs the extra
 
     server(Path.cwd(), os.environ).run("stdio")
-    return DONE
