@@ -13,7 +13,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import KIND
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, argument, flag, option, verb
+from reconciler.cli.verb import argument, flag, option, verb
 from reconciler.explanations import Explanation
 from reconciler.guardrails.kinds import find_guardrails
 from reconciler.kinds.manifest import ManifestKind
@@ -35,7 +35,7 @@ def new(
     name: str = option("--name", "The resource's name.", default="NAME", show_default=True),
     app: str = option("--app", "The app it belongs to.", default="APP", show_default=True),
     out: Path | None = option("--out", "Write it to a new file.", type=options.FILE),
-) -> int:
+) -> None:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
     chosen = find_manifest_kinds()[kind]
     for given, text, pattern in (
@@ -53,7 +53,6 @@ def new(
         message = f"Wrote {out}: replace the words in capitals.\n"
     document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
     emit(Page(document=document, text=message))
-    return DONE
 
 
 @verb("schema", report=None)
@@ -66,7 +65,7 @@ def schema(
     out: Path | None = option(
         "--out", "Write it to FILE; new manifests name reconcile.schema.json.", type=options.FILE
     ),
-) -> int:
+) -> None:
     """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
     `plan -o json` or `inventory -o json` prints, for policies and scripts.
     """
@@ -84,7 +83,6 @@ def schema(
         require_ours(out, lambda data: _title_of(data) == title, "a reconcile schema", "name another file")
         write_output(out, f"{text}\n".encode())
         click.echo(f"Wrote {out}")
-    return DONE
 
 
 def _title_of(data: bytes) -> Any:
@@ -103,7 +101,7 @@ def explain(
         shell_complete=lambda ctx, param, incomplete: topics.topics_like(incomplete, find_guardrails),
     ),
     codes: bool = flag("--codes", "List the codes of all errors, warnings and remarks."),
-) -> int:
+) -> None:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
@@ -114,7 +112,7 @@ def explain(
         raise click.UsageError("--codes lists all codes, and takes no topic")
     if topic == "agents":
         emit(Page(document={"guide": guide()}, text=guide()))
-        return DONE
+        return
     try:
         found = topics.find_topic(topic, find_guardrails) if topic is not None else None
     except topics.UnknownTopic as unknown:
@@ -132,7 +130,6 @@ def explain(
     else:
         page = pages.kind_page(found, _heading)
     emit(page)
-    return DONE
 
 
 def _heading(text: str) -> str:

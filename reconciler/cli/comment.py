@@ -14,7 +14,7 @@ from reconciler.cli import options
 from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, job_of
 from reconciler.hosts.publish import Shown, show
@@ -65,7 +65,7 @@ def command(
     keeps_history: bool,
     no_status: bool,
     **given: Any,
-) -> int:
+) -> None:
     """Show a report in its pull request: as one comment for each environment, updated in place, and as the
     commit status `reconcile/ENV`.
 
@@ -106,4 +106,3 @@ def command(
     where = f" {done.url}" if done.url else ""
     text = f"reconcile/{done.environment}: {_ACTIONS[done.action]}{where}\n"
     emit(Page(document=document, text=text + (f"Status: {done.status}\n" if done.status else "")))
-    return DONE

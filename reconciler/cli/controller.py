@@ -205,7 +205,7 @@ class _Steps(LogReporter):
 
 
 @verb("status", of=controller)
-def status(chosen: ChosenState) -> int:
+def status(chosen: ChosenState) -> None:
     """Show the status of each scope, since when, and why."""
     state = chosen.load()
     kept = memory.read(state)
@@ -218,9 +218,7 @@ def status(chosen: ChosenState) -> int:
         for each in scopes
     ]
     lines = lines or ["No controller has looked at anything yet."]
-    document = {"scopes": [each.to_json() for each in scopes]}
-    emit(Page(context=chosen.context(state), document=document, text=page_text(lines)))
-    return DONE
+    emit(Page(context=chosen.context(state), document={"scopes": scopes}, text=page_text(lines)))
 
 
 def _ordered(status: ScopeStatus, orders: Mapping[str, memory.Order]) -> ScopeStatus:
@@ -232,39 +230,35 @@ def _ordered(status: ScopeStatus, orders: Mapping[str, memory.Order]) -> ScopeSt
 
 
 @verb("suspend", *options.DECIDES, of=controller, report=None)
-def suspend(chosen: ChosenState, scope: str = argument()) -> int:
+def suspend(chosen: ChosenState, scope: str = argument()) -> None:
     """Look at SCOPE (an app or organization) no more, until `resume`. Needs --reason."""
     if not chosen.reason:
         raise click.UsageError("--reason: say why, for those who wonder")
     _order(chosen, scope, suspended=chosen.reason)
     click.echo(f"suspended: {scope}")
-    return DONE
 
 
 @verb("resume", *options.DECIDES, of=controller, report=None, by_people=True)
-def resume(chosen: ChosenState, scope: str = argument()) -> int:
+def resume(chosen: ChosenState, scope: str = argument()) -> None:
     """Look at SCOPE again."""
     _order(chosen, scope, suspended=None, now=_now())
     click.echo(f"resumed: {scope}")
-    return DONE
 
 
 @verb("now", *options.DECIDES, of=controller, report=None)
-def now(chosen: ChosenState, scope: str = argument()) -> int:
+def now(chosen: ChosenState, scope: str = argument()) -> None:
     """Have SCOPE looked at within seconds."""
     _order(chosen, scope, now=_now())
     click.echo(f"asked for: {scope}")
-    return DONE
 
 
 @verb("accept", *options.DECIDES, of=controller, report=None, by_people=True)
-def accept(chosen: ChosenState, commit: str = argument()) -> int:
+def accept(chosen: ChosenState, commit: str = argument()) -> None:
     """Let the controller go on with COMMIT, although the source's history was rewritten."""
     if not re.fullmatch("[0-9a-f]{40,64}", commit):
         raise click.UsageError("COMMIT: the whole id of a commit, as `source-rewritten` names it")
     chosen.use(lambda store: memory.accept(store, chosen.actor(), commit))
     click.echo(f"accepted: {commit}")
-    return DONE
 
 
 def _now() -> str:

@@ -32,32 +32,29 @@ def start(
     port: int = option(
         "--port", "Port of the platform; 0: a free one.", type=click.IntRange(0, 65535), default=0
     ),
-) -> int:
+) -> None:
     """The same as `reconcile demo`. A demo that was stopped goes on as it was."""
     url = run(lambda: shop.start(Path.cwd(), os.environ, port, make_reporter()))
     click.echo(f"The demo's platform listens on {url}; its clock runs 600 times faster.")
     click.echo("This folder holds its manifests and its state. Edit one, then: reconcile plan")
     click.echo("Troubles to try: reconcile demo play. The end: reconcile demo stop")
-    return DONE
 
 
 @verb("stop", of=demo, report=None)
-def stop() -> int:
+def stop() -> None:
     """End the demo's platform. Manifests, state and the platform's objects stay for the next `demo`."""
     click.echo("The demo has ended." if shop.stop(Path.cwd()) else "No demo runs in this folder.")
-    return DONE
 
 
 @verb("play", of=demo, report=None)
-def play(name: str | None = argument(required=False, metavar="[TROUBLE]")) -> int:
+def play(name: str | None = argument(required=False, metavar="[TROUBLE]")) -> None:
     """Let something happen to the demo's platform. Without TROUBLE: list what can happen."""
     if name is not None:
         click.echo(f"Played: {run(partial(troubles.play, Path.cwd(), name))}.")
-        return DONE
+        return
     width = max(map(len, troubles.TROUBLES))
     for name, trouble in troubles.TROUBLES.items():
         click.echo(f"{name:<{width}}  {trouble.happens}")
-    return DONE
 
 
 @verb("accident", of=demo, report=None)

@@ -42,7 +42,7 @@ def bundle(
         metavar="FILE",
     ),
     head: str = option("--head", "The state's head that its apply printed.", default="", metavar="HEAD"),
-) -> int:
+) -> None:
     """Write what the state's journal proves of a run: one file, which `reconcile verify` checks offline.
 
     RUN is the id of a run, or its beginning; `history` lists them. The bundle holds the digests of manifests
@@ -64,7 +64,6 @@ def bundle(
     document = {"bundle": {"run": id, "file": str(out), "bytes": len(data), "sha256": digest(data)}}
     check = command("verify", str(out))
     emit(Page(document=document, text=f"Wrote {out}. To check it, run `{check}`.\n", context=context))
-    return DONE
 
 
 @verb("verify")

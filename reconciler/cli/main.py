@@ -94,7 +94,7 @@ def cli(verbose: int) -> None:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> int:
+def completion(ctx: click.Context, shell: str) -> None:
     """Print the script for SHELL's completion of verbs, options, paths and addresses.
 
     For bash (4.4 or newer): `source <(reconcile completion bash)`, in ~/.bashrc to have it always.
@@ -102,7 +102,6 @@ def completion(ctx: click.Context, shell: str) -> int:
     of_shell = get_completion_class(shell)
     assert of_shell is not None
     click.echo(of_shell(ctx.find_root().command, {}, "reconcile", ASKED).source(), nl=False)
-    return 0
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from reconciler.planning.graph import plan_graph, resource_graph
 from reconciler.project import desired as checks
 from reconciler.project.files import read_file
 from reconciler.project.manifests import environments_at, read_manifests
-from reconciler.reports.report import GraphReport, Page, ValidationReport
+from reconciler.reports.report import GraphReport, Page
 
 
 @verb("validate", *options.MANIFESTS, report="validate")
@@ -35,23 +35,13 @@ def validate(chosen: ChosenManifests) -> int:
     if not chosen.env and default is not None and default not in names:
         config.of(default).refuse_unknown_environment(names[1:])
     environments = [config.of(name) for name in names]
-    found = checks.validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
-    differs = chosen.changed_since is not None
-    emit(
-        ValidationReport(
-            resources=len(found.addresses),
-            files=tuple(sorted(found.files)),
-            environments=tuple(names) if len(names) > 1 else (),
-            changed=tuple(sorted(map(str, found.differ))) if differs else None,
-            dependants=tuple(sorted(map(str, found.dependants))),
-            diagnostics=found.diagnostics,
-        )
-    )
-    return FAILED if has_errors(found.diagnostics) else DONE
+    report = checks.validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
+    emit(report)
+    return FAILED if has_errors(report.diagnostics) else DONE
 
 
 @verb("build", *options.MANIFESTS)
-def build(chosen: ChosenManifests) -> int:
+def build(chosen: ChosenManifests) -> None:
     """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
@@ -70,7 +60,6 @@ def build(chosen: ChosenManifests) -> int:
     echo_diagnostics(diagnostics)
     documents = [manifest.value for manifest in manifests.effective]
     emit(Page(document={"manifests": documents}, text=build_text(manifests.effective)))
-    return DONE
 
 
 def _moved(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -86,7 +75,7 @@ def graph(
     plan_file: Path | None = option(
         "--plan", "Draw the steps of a plan saved by `plan --out`, not the manifests.", type=options.FILE
     ),
-) -> int:
+) -> None:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
@@ -95,7 +84,7 @@ def graph(
         desired = chosen.load_desired()
         echo_diagnostics(desired.diagnostics)
         emit(GraphReport(graph=resource_graph(desired.resources, desired.policies)))
-        return DONE
+        return
     if chosen.paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
     if chosen.untrusted is not None:
@@ -103,4 +92,3 @@ def graph(
     from reconciler.planning.saved import load_saved  # it imports rehearsals, which `validate` never needs
 
     emit(GraphReport(graph=plan_graph(load_saved(read_file(plan_file)).plan)))
-    return DONE

@@ -9,7 +9,7 @@ from reconciler.core.extras import require_extra
 
 
 @verb("mcp", report=None)
-def mcp() -> int:
+def mcp() -> None:
     """Serve tools for agents on stdin and stdout (Model Context Protocol).
 
     They read, and save plans for people to sign. None applies, approves, makes a state or unlocks one.
@@ -20,4 +20,3 @@ def mcp() -> int:
     # The protocol's reader waits for stdin in a thread that no signal reaches. Verbs under way only read.
     with noted(lambda: os._exit(signalled(DONE))):
         server(Path.cwd(), os.environ).run("stdio")
-    return DONE

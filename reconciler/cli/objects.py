@@ -65,7 +65,7 @@ def resolve(
         metavar="ID",
         multiple=True,
     ),
-) -> int:
+) -> None:
     """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
     that looks like yours (`lookalike`).
     """
@@ -106,7 +106,6 @@ def resolve(
             notices="" if resolved else "no recorded id is inferred: there is nothing to confirm\n",
         )
     )
-    return DONE
 
 
 @click.group("extension", cls=Group, moved={"show": "show ADDRESS"})
@@ -119,7 +118,7 @@ def sso(
     chosen: ChosenState,
     address: Address = argument(type=AddressType("Extension")),
     only_print: bool = flag("--print", "Print the address instead of opening it."),
-) -> int:
+) -> None:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     policies = chosen.load_desired().policies
     url = chosen.use(lambda store: sign_in_address(store, policies, address))
@@ -129,4 +128,3 @@ def sso(
             opened = webbrowser.open(url)
     if not opened:
         click.echo(url)
-    return DONE

@@ -78,7 +78,7 @@ def judge_past(
     since: datetime | None = option(
         "--since", "Only runs since then (30d, 12w, or a date in UTC).", type=Moment(), metavar="90d|DATE"
     ),
-) -> int:
+) -> None:
     """Judge each past run by today's rules: which would have been refused, and which rules never matched.
 
     Reads the journal and asks no platform. What the journal does not tell is "not recorded".
@@ -91,7 +91,6 @@ def judge_past(
     journal, context = chosen.read(read)
     found = backtest(limits, journal, context)
     emit(_backtest_page(found, context), paged=True)
-    return DONE
 
 
 def _backtest_page(found: Backtest, context: Context) -> Page:

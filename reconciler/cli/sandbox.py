@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.signals import listening
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import verb
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.manifests.reading.compose import compose
@@ -56,7 +56,7 @@ def command(
     switches: Sequence[str],
     organization_tokens: Sequence[str],
     **settings: Any,
-) -> int:
+) -> None:
     """Run the emulated platform. The first line on stdout is `listening on URL`; see also URL/."""
     require_extra("sandbox", "the emulated platform")
     from reconciler.sandbox import serve  # needs the extra
@@ -87,7 +87,6 @@ def command(
         )
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
-    return DONE
 
 
 def _setting(text: str) -> tuple[str, Any]:

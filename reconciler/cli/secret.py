@@ -54,7 +54,7 @@ def encrypt(
         "--to", "age1…, ssh-ed25519 … or ssh-rsa …; repeatable", multiple=True, metavar="RECIPIENT"
     ),
     out: Path | None = option("--out", "Write FILE instead of stdout.", type=options.FILE),
-) -> int:
+) -> None:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
@@ -78,7 +78,6 @@ def encrypt(
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
     else:
         emit(Page(document=document | {"armored": armored}, text=armored))
-    return DONE
 
 
 @verb("fingerprint", of=command)

@@ -49,25 +49,23 @@ def command() -> None:
 
 
 @verb("list", of=command)
-def list_records(chosen: ChosenState) -> int:
+def list_records(chosen: ChosenState) -> None:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
     state = chosen.load()
     doubts = [*recorded_twice(find_kinds(), state.records)]
     doubts += (no_record_of(entry, (), ()) for entry in state.unclaimed)
     page = pages.records_page(state, doubts, of_this_run())
     emit(replace(page, context=chosen.context(state)))
-    return DONE
 
 
 @verb("show", of=command)
-def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
+def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> None:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
     known = chosen.load().records
     record = known.get(address)
     if record is None:
         raise not_recorded(address, known)
     emit(pages.record_page(record))
-    return DONE
 
 
 @verb("mv", *options.DECIDES, of=command, by_people=True)
@@ -75,14 +73,13 @@ def mv(
     chosen: ChosenState,
     source: Address = argument(metavar="FROM", type=ADDRESS),
     target: Address = argument(metavar="TO", type=DECLARABLE),
-) -> int:
+) -> None:
     """Move a record to another address, after its manifest was renamed.
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
     moved = chosen.use(lambda store: records.move(store, source, target, chosen.actor()))
     emit(pages.moved_page(source, moved))
-    return DONE
 
 
 @verb("forget", *options.DECIDES, of=command, report=None, by_people=True)
@@ -95,7 +92,7 @@ def forget(
         metavar="ID",
         multiple=True,
     ),
-) -> int:
+) -> None:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
@@ -107,7 +104,7 @@ def forget(
             raise ReconcilerError(message, help=f"`{listed}` shows what is", advice=(listed,))
         click.echo(f"dismissed: {id}")
     if address is None:
-        return DONE
+        return
     known = chosen.load().records
     record = known.get(address)
     if not chosen.use(lambda store: records.forget(store, address, actor)):
@@ -115,11 +112,10 @@ def forget(
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
         click.echo(visible(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}"))
-    return DONE
 
 
 @verb("set-platform", *options.DECIDES, of=command, by_people=True)
-def set_platform(chosen: ChosenState, url: str = argument()) -> int:
+def set_platform(chosen: ChosenState, url: str = argument()) -> None:
     """Record that the platform, with all recorded objects, is now at URL."""
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
@@ -128,7 +124,6 @@ def set_platform(chosen: ChosenState, url: str = argument()) -> int:
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{chosen.place}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))
-    return DONE
 
 
 # --- the state itself: make, unlock, move, encrypt and copy it ---
@@ -139,7 +134,7 @@ def init(
     chosen: ChosenState,
     take_over: bool = flag("--take-over", "With --env: hand the state of base over to this environment."),
     new: bool = flag("--new", hidden=True),
-) -> int:
+) -> None:
     """Create the state that apply needs. Does nothing if it exists."""
     if new:
         click.echo(f"warning: {identity.NEW_IGNORED}", err=True)
@@ -181,7 +176,6 @@ def init(
     document = {"state": place, "lineage": lineage, "created": created}
     document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
-    return DONE
 
 
 @verb("unlock", REASON, of=command, report=None, by_people=True)
@@ -189,7 +183,7 @@ def unlock(
     chosen: ChosenState,
     scopes: Sequence[str] = argument(metavar="SCOPE...", nargs=-1, required=True),
     force: bool = flag("--force", "Break the lock even if its owner is still running."),
-) -> int:
+) -> None:
     """Unlock scopes (an app, org/SLUG, '') after their owner hangs. A dead owner holds no lock."""
 
     async def work(store: Spooling) -> None:
@@ -198,11 +192,10 @@ def unlock(
             click.echo(f"{scope or named(scope)}: {freed}")
 
     chosen.use(work)
-    return DONE
 
 
 @verb("migrate", LOCK_TIMEOUT, of=command, by_people=True)
-def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> int:
+def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> None:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
@@ -217,7 +210,7 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
         migrated = chosen.use(in_place)
         text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
         emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
-        return DONE
+        return
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
@@ -247,7 +240,6 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
     text = f"{from_old}: the state is now {to_new} ({held}; {how})\n"
     text += pages.pin_lines(to_new, contents.lineage, config.env)
     emit(Page(document=document | {"rows": rows, "head": head}, text=text))
-    return DONE
 
 
 @verb("rekey", *options.DECIDES, of=command, by_people=True)
@@ -259,7 +251,7 @@ def rekey(
         type=click.File(),
         metavar="FILE",
     ),
-) -> int:
+) -> None:
     """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
 
     Your own identity must open it afterwards, too.
@@ -283,11 +275,10 @@ def rekey(
     text = f"{chosen.place}: {how} ({written})\nhead: {done.head}, before {done.head_before}\n"
     document = {"state": chosen.place, **asdict(done), "recipients": len(done.recipients)}
     emit(Page(document=document, text=text))
-    return DONE
 
 
 @verb("ingest", LOCK_TIMEOUT, of=command, by_people=True)
-def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> int:
+def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> None:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
 
     async def work(store: Spooling) -> int:
@@ -302,15 +293,13 @@ def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> in
         ) from failure
     taken = counted(number, "outcome")
     emit(Page(document={"ingested": number}, text=f"{chosen.place}: took in {taken} from {file}\n"))
-    return DONE
 
 
 @verb("backup", of=command)
-def backup(chosen: ChosenState, file: Path | None = argument(required=False, type=options.FILE)) -> int:
+def backup(chosen: ChosenState, file: Path | None = argument(required=False, type=options.FILE)) -> None:
     """Copy the state to FILE, and verify the copy. A state in a file keeps backups next to itself, too."""
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
-    return DONE
 
 
 @verb("restore", REASON, options.AUTO_APPROVE, of=command, by_people=True)

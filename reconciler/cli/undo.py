@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import echo_diagnostics, emit
-from reconciler.cli.verb import DONE, argument, verb
+from reconciler.cli.verb import argument, verb
 from reconciler.core.advice import command as command_of
 from reconciler.core.steps import Call
 from reconciler.core.words import counted
@@ -18,7 +18,7 @@ from reconciler.state.runs import PastRun
 
 
 @verb("undo")
-def command(chosen: ChosenState, run: str = argument(metavar="RUN")) -> int:
+def command(chosen: ChosenState, run: str = argument(metavar="RUN")) -> None:
     """Show what would take RUN back, and why the rest of it stays. Changes nothing.
 
     RUN is the beginning of an id that `reconcile history` lists. What can go back is written into the
@@ -51,7 +51,6 @@ def command(chosen: ChosenState, run: str = argument(metavar="RUN")) -> int:
         "calls": [{"method": call.method, "path": call.path} for call in _calls(undo)],
     }
     emit(Page(document={"undo": document}, text=page_text(list(_lines(past, undo)))))
-    return DONE
 
 
 def _calls(undo: Undo) -> Sequence[Call]:

@@ -73,11 +73,12 @@ def verb(
     notifies: bool = False,
     by_people: bool = False,
     **settings: Any,
-) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a function that returns an exit code the command `name`, in the group `of` where it has one.
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a function the command `name`, in the group `of` where it has one.
 
-    Its own options and arguments are the defaults of its parameters: `option`, `flag`, `argument`. Those that
-    it passes on as a whole (`**settings`) are declared with click's decorators.
+    It returns an exit code; None is DONE. Its own options and arguments are the defaults of its parameters:
+    `option`, `flag`, `argument`. Those that it passes on as a whole (`**settings`) are declared with click's
+    decorators.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class, ChosenManifests or ChosenState, which has options of its own. `report`: the
@@ -85,7 +86,7 @@ def verb(
     in the settings get its end. `by_people`: the verb is refused in a run of an agent.
     """
 
-    def make(function: Callable[..., int]) -> click.Command:
+    def make(function: Callable[..., int | None]) -> click.Command:
         chosen_type = function.__annotations__.get("chosen")
 
         @wraps(function)
@@ -99,7 +100,7 @@ def verb(
             try:
                 if by_people:
                     given["chosen"].require_person(click.get_current_context().command_path)
-                code = function(**given)
+                code = function(**given) or DONE
             except ReconcilerError as failure:
                 code = report_failure(failure)
             except Interrupted as interrupted:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True):
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """`concurrency`: calls at a time. `read_concurrency`: GETs at a time while planning.
 
     `deadline_s`: seconds for one request. `settle_s`: seconds after which a lost create cannot take effect
