@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from reconciler.core.context import BASE
-from reconciler.core.model import Action, Address, Change, Impact, Resource, StateRecord
+from reconciler.core.model import ACTIONS, Action, Address, Change, Impact, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
 from reconciler.core.uses import SIZES
 from reconciler.kinds import find_kinds
 
 _WORDS = {int: "int", float: "number", str: "text", bool: "bool"}
 _GROWS = frozenset({Action.CREATE, Action.RESTORE, Action.EXTEND})
-ACTIONS = tuple(action.value for action in Action if action.changes_something)
 
 OF_PLANS = {
     **{f"plan.summary.{action}": "int" for action in ACTIONS},
