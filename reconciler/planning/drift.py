@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import REPLACED, Kind, value_at
-from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
+from reconciler.kinds.roles import RecordsAnswers, unmanaged
 from reconciler.planning.declared import split_ignored
 
 _MOVED = "changed on the platform, not by us"
@@ -140,16 +140,10 @@ def is_same(before: Any, now: Any) -> bool:
     return len(known) == 2 and known[0] == known[1]
 
 
-def _objectives(kind: Kind) -> Mapping[str, Action]:
-    """The actions that meet the kind's objectives, by their names."""
-    role = kind.role(HasObjectives)
-    return role.objectives if role is not None else {}
-
-
 def _undoing(kind: Kind, change: FieldChange) -> Action:
     """The action that brings a field back that moved from `before` to `after`; REFUSED where none does."""
-    if change.path in _objectives(kind):
-        return _objectives(kind)[change.path]
+    if change.path in kind.objectives:
+        return kind.objectives[change.path]
     field = next((field for field in kind.fields if field.name == change.path), None)
     if field is not None and field.undo is not None:
         return field.undo(change)

@@ -14,7 +14,6 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.core.model import SENSITIVE, Action, Address, Lifecycle, Resource
 from reconciler.core.steps import PLATFORM, Plan
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import HasObjectives
 from reconciler.planning.declared import ignored_fields
 from reconciler.planning.digest import Content, contents, origin
 
@@ -134,11 +133,9 @@ def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Add
     """The actions that meet an objective of age, by the resources that have one and are not deleted."""
     found, kinds = {}, find_kinds()
     for address, resource in resources.items():
-        role = kinds[address.kind].role(HasObjectives) if resource.objectives else None
-        if role is not None:
-            found[address] = frozenset(
-                action for name, action in role.objectives.items() if name in resource.objectives
-            )
+        if resource.objectives:
+            meeting = kinds[address.kind].objectives
+            found[address] = frozenset(meeting[name] for name in resource.objectives if name in meeting)
     return found
 
 

@@ -48,7 +48,7 @@ from reconciler.core.steps import (
 from reconciler.core.wire import one
 from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Locate, Spec
-from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
+from reconciler.kinds.roles import OnService, RecordsAnswers, SetsSecrets
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
@@ -137,7 +137,7 @@ def _same_regions(want: Any, live: Any) -> bool:
     return isinstance(live, list) and sorted(want) == sorted(live)
 
 
-class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers, Kind):
+class ExtensionKind(OnService, SetsSecrets, RecordsAnswers, Kind):
     """Extensions: provisioned, updated and deprovisioned at the provider that the manifest names."""
 
     name = "Extension"
