@@ -192,6 +192,7 @@ class Kind(ManifestKind):
     # counts the requests of one object alone. Source: platform notes, "Errors, limits, headers".
     counted_alone: ClassVar[str] = ""
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
+    records_answers: ClassVar[bool] = False  # its record holds fields as answered, which may not be as sent
     # Goals apart from its fields, which are missed as time passes: by name, the action that meets it again.
     objectives: ClassVar[Mapping[str, Action]] = {}
 
@@ -315,6 +316,13 @@ class Kind(ManifestKind):
             label=f"it is {was} since its creation",
             help=recipe,
         )
+
+    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+        """Return the recorded values of the managed fields, which drift is measured against."""
+        if resource is None:
+            return record.applied
+        managed = resource.spec.model_fields_set
+        return {name: value for name, value in record.applied.items() if name in managed}
 
     def known_from(self, record: StateRecord) -> str:
         """Return where the recorded fields are from, and since when, for people."""

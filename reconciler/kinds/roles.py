@@ -160,14 +160,6 @@ class NamesResources(ABC):
         """
 
 
-class RecordsAnswers(ABC):
-    """Its record holds the fields as an answer returned them, which may differ from those sent."""
-
-    @abstractmethod
-    def held(self, record: StateRecord) -> Mapping[str, Any]:
-        """Return the recorded fields that drift is measured against."""
-
-
 GIB = 2**30
 
 
@@ -351,12 +343,12 @@ def listed(
     return importable.listing(place, capabilities) if importable is not None and place else None
 
 
-def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
+def unmanaged(kind: Kind, spec: Any) -> list[Field]:
     """Return the fields that could be compared with the platform, and that the manifest does not give.
 
     Fields that the platform changes by itself are left out; kinds that record answers have none.
     """
-    if kind.role(RecordsAnswers) is not None:
+    if kind.records_answers:
         return []
     comparable = (field for field in kind.fields if field.source == "live" and not field.moves)
     return [field for field in comparable if field.name not in spec.model_fields_set]

@@ -1,6 +1,6 @@
 """Compares records with live objects: differences on the platform that we did not make."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reconciler.core.advice import Command, command
@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import REPLACED, Kind, value_at
-from reconciler.kinds.roles import RecordsAnswers, unmanaged
+from reconciler.kinds.roles import unmanaged
 from reconciler.planning.declared import split_ignored
 
 _MOVED = "changed on the platform, not by us"
@@ -150,21 +150,10 @@ def _undoing(kind: Kind, change: FieldChange) -> Action:
     return _ACTION_OF.get(change.effect, Action.REFUSED)
 
 
-def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
-    """The recorded values of the managed fields: drift is measured against them."""
-    answers = kind.role(RecordsAnswers)
-    if answers is not None:
-        return answers.held(record)
-    if resource is None:
-        return record.applied
-    managed = resource.spec.model_fields_set
-    return {name: value for name, value in record.applied.items() if name in managed}
-
-
 def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
     """The recorded fields that show another value, in the order of the kind's `fields`; then watched ones."""
     fields = []
-    held = _held(kind, record, resource)
+    held = kind.held(record, resource)
     for field in kind.fields:
         recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None
