@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from reconciler.approvals.rules import (
     APPROVALS,
     GUARDRAILS,
+    MAX_AGE,
     AgentSettings,
     ApprovalSettings,
     Authority,
     Guarded,
     Rule,
-    Safeguard,
     Said,
     Signers,
     touched,
@@ -45,8 +45,6 @@ from reconciler.project.files import read_file
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
 from reconciler.state.store import Lease, State
-
-_AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
 
 
 def rules_count(authority: Authority, state: State) -> bool:
@@ -162,7 +160,7 @@ class Terms(Struct, frozen=True):
     def _ages(self) -> Iterator[tuple[str, Any]]:
         """The age objectives by address, in hours. A rule that comes later asks about weaker ones."""
         for address, resource in self.resources.items():
-            if (age := resource.objectives.get(_AGE)) is not None:
+            if (age := resource.objectives.get(MAX_AGE)) is not None:
                 yield str(address), age
 
 
@@ -174,9 +172,9 @@ def weakened_objectives(
     ages |= {move.target: ages[move.source] for move in moves if move.source in ages}
     for address, before in ages.items():
         if address in resources:
-            after = resources[address].objectives.get(_AGE)
+            after = resources[address].objectives.get(MAX_AGE)
             if after is None or after > before:
-                yield Loosened(address, _AGE, before, after)
+                yield Loosened(address, MAX_AGE, before, after)
 
 
 async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:

@@ -8,13 +8,12 @@ of the settings cannot quietly take one away.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reconciler.core.model import Action, Address, Change, FieldChange, Impact
+from reconciler.core.model import ACTIONS, IMPACTS, Action, Address, Change, FieldChange
 from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.steps import Plan
 from reconciler.guardrails.limit import Limit
@@ -24,7 +23,8 @@ NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
 # A file of the project, written plainly: it is read from a git revision, too.
 FILE = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 APPROVALS = "approvals"  # under this name the state remembers what the last apply went by
-_GRAVITY = list(Impact)
+_HARMS = IMPACTS[1:]  # all but "online"
+MAX_AGE = "snapshot_max_age_h"  # more of it means less protection; of the other safeguards, less does
 
 
 class _Section(BaseModel):
@@ -33,60 +33,14 @@ class _Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
-class Needing(StrEnum):
-    """The actions that a rule may name: those of which something is sent, or a record goes."""
-
-    DELETE = Action.DELETE
-    CREATE = Action.CREATE
-    RESTORE = Action.RESTORE
-    ADOPT = Action.ADOPT
-    EXTEND = Action.EXTEND
-    UPDATE = Action.UPDATE
-    SET = Action.SET
-    SUSPEND = Action.SUSPEND
-    STOP = Action.STOP
-    START = Action.START
-    SNAPSHOT = Action.SNAPSHOT
-    RESTART = Action.RESTART
-    FORGET = Action.FORGET
-
-
-_NEEDING = frozenset(action.value for action in Needing)
-
-
-class Harm(StrEnum):
-    """The impacts that a rule may name, from the lightest to the gravest."""
-
-    RESTART = Impact.RESTART
-    DOWNTIME = Impact.DOWNTIME
-    REPOINT = Impact.REPOINT
-    DATA_LOSS = Impact.DATA_LOSS
-
-
-class Safeguard(StrEnum):
-    """A field of which less means less protection; of the last one, more does."""
-
-    SNAPSHOT_RETENTION = "snapshot_retention"
-    AUTO_BACKUP_ENABLED = "auto_backup_enabled"
-    SNAPSHOT_MAX_AGE_H = "snapshot_max_age_h"
-
-
-def _word(of: type[StrEnum]) -> BeforeValidator:
-    """Strict models take no text for a word of an enumeration."""
-
-    def convert(value: Any) -> Any:
-        """The word of the enumeration for a text; everything else as it is."""
-        return of(value) if isinstance(value, str) and value in list(of) else value
-
-    return BeforeValidator(convert)
-
-
 class When(_Section):
     """True of a change of which everything that is written here is true."""
 
-    action: Annotated[Needing, _word(Needing)] | None = None
-    impact: Annotated[Harm, _word(Harm)] | None = Field(None, description="This impact, or a graver one.")
-    lowers: Annotated[Safeguard, _word(Safeguard)] | None = None
+    action: Literal[ACTIONS] | None = None  # type: ignore[valid-type]  # words of a tuple
+    impact: Literal[_HARMS] | None = Field(  # type: ignore[valid-type]  # likewise
+        None, description="This impact, or a graver one."
+    )
+    lowers: Literal["snapshot_retention", "auto_backup_enabled", "snapshot_max_age_h"] | None = None
     more_than_gb: int | None = Field(None, ge=0, description="Of larger objects only, or of unknown size.")
     environment: str | None = Field(None, pattern=NAME)
     agent: str | None = Field(None, pattern=VARIABLE, description="In runs in which this variable is set.")
@@ -251,7 +205,7 @@ def needed(
     for rule in dict.fromkeys(rules):
         if rule.when.environment not in (None, environment) or rule.when.agent not in {None, *variables}:
             continue
-        loosens = rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H
+        loosens = rule.when.lowers == MAX_AGE
         about = (weakened.address for weakened in plan.loosened) if loosens else touched(plan)
         matched = dict.fromkeys(address for address in about if matches(rule, address))
         if matched:
@@ -261,13 +215,10 @@ def needed(
 
 def touched(plan: Plan) -> Iterable[Address]:
     """The addresses that `plan` acts on, by a change or by a call for them."""
-    yield from (change.address for change in plan.changes if _acts(change))
+    for change in plan.changes:
+        if any(action.changes_something for action in change.actions):
+            yield change.address
     yield from (step.address for step in plan.steps if step.mutates)
-
-
-def _acts(change: Change) -> bool:
-    """Whether a rule may name one of the actions of `change`."""
-    return any(action.value in _NEEDING for action in change.actions)
 
 
 def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
@@ -277,14 +228,14 @@ def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
     """
     if when.action is not None and not (
         any(Action(when.action) in change.actions for change in changes)
-        or (when.action == Needing.DELETE and deleted)
+        or (when.action == Action.DELETE and deleted)
     ):
         return False
     if when.impact is not None:
-        least = _GRAVITY.index(Impact(when.impact))
-        if not any(_GRAVITY.index(change.impact) >= least for change in changes):
+        least = IMPACTS.index(when.impact)
+        if not any(IMPACTS.index(change.impact) >= least for change in changes):
             return False
-    if when.lowers not in (None, Safeguard.SNAPSHOT_MAX_AGE_H):
+    if when.lowers not in (None, MAX_AGE):
         fields = [field for change in changes for field in change.fields]
         if not any(field.path == when.lowers and _is_lowered(field) for field in fields):
             return False

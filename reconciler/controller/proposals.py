@@ -17,7 +17,6 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Action, Address, Change
 from reconciler.core.steps import Plan
 from reconciler.planning.digest import contents, plan_digest
-from reconciler.planning.reviewed import without
 from reconciler.planning.saved import dump_plan
 from reconciler.project.files import write_output
 
@@ -70,7 +69,7 @@ def _without_waiting(plan: Plan, left: set[Address]) -> Plan:
         if step.address not in left and any(of_step.get(id) in left for id in step.after)
     }:
         left |= more
-    return without(plan, left)
+    return plan.without(left)
 
 
 def _may(change: Change, impacts: Collection[str]) -> bool:
@@ -89,7 +88,7 @@ def _addresses(plan: Plan) -> Iterator[Address]:
 def rest_of(plan: Plan, sent: Plan) -> Plan:
     """What of `plan` is not in `sent`."""
     done = contents(sent)
-    return without(plan, [address for address in _addresses(plan) if address in done])
+    return plan.without([address for address in _addresses(plan) if address in done])
 
 
 class Proposals:

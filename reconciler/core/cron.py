@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from reconciler.core.errors import ExtraMissing
+from reconciler.core.extras import extra_missing
 
 
 def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
@@ -16,8 +16,8 @@ def first_after(at: datetime, opens: str, zone: tzinfo) -> datetime | None:
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
-        help = "install the extra: pip install 'reconciler[policy]'"
-        raise ExtraMissing("schedules need cronsim, which is not installed here", help=help) from None
+        message = "schedules need cronsim, which is not installed here"
+        raise extra_missing("policy", message) from None
     try:
         for found in CronSim(opens, at.astimezone(zone)):
             if (time := found.astimezone(UTC)) > at:  # in the hour that comes twice, it begins with the first

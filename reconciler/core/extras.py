@@ -6,23 +6,25 @@ Only pyproject.toml lists their packages.
 import re
 from importlib.metadata import PackageNotFoundError, distribution, requires
 
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ExtraMissing
 
 _PACKAGE = "reconciler"
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Check that every package of `extra` is installed. `what` begins the message, as what needs them.
-
-    Raises ReconcilerError, with the command that installs them: of a wheel, because the bare name belongs to
-    another project on PyPI.
-    """
+    """Raise ExtraMissing unless all packages of `extra` are installed. `what` needs them, in words."""
     missing = [name for name in _packages(extra) if not _installed(name)]
     if missing:
-        raise ReconcilerError(
-            f"{what} needs packages that are not installed: {', '.join(missing)}",
-            help=f"pip install '{_PACKAGE}[{extra}] @ WHEEL', the wheel that this program is from",
-        )
+        raise extra_missing(extra, f"{what} needs packages that are not installed: {', '.join(missing)}")
+
+
+def extra_missing(extra: str, message: str) -> ExtraMissing:
+    """Return the error about packages of `extra`, with the command that installs them.
+
+    That names a wheel, because the bare name belongs to another project on PyPI.
+    """
+    help = f"pip install '{_PACKAGE}[{extra}] @ WHEEL', the wheel that this program is from"
+    return ExtraMissing(message, help=help)
 
 
 def _packages(extra: str) -> list[str]:

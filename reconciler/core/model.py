@@ -283,6 +283,9 @@ class Action(StrEnum):
         return self not in (Action.REFUSED, Action.RETAIN, Action.NOOP)
 
 
+ACTIONS = tuple(action.value for action in Action if action.changes_something)
+
+
 def weightiest_first(actions: Iterable[Action]) -> tuple[Action, ...]:
     """Return `actions` without repetition, in the order of `Action`."""
     order = list(Action)

@@ -427,13 +427,22 @@ class Plan(Saved, frozen=True):
         sent = [step.address for step in self.steps if step.call.method == "DELETE" or step.effect.removes]
         return tuple(dict.fromkeys((*said, *sent)))
 
-    def without(self, addresses: Collection[Address]) -> "Plan":
-        """The plan without the changes and calls of `addresses`."""
-        if not addresses:
+    def without(self, left: Collection[Address]) -> "Plan":
+        """The plan without all that is about the addresses `left`."""
+        if not left:
             return self
-        changes = tuple(change for change in self.changes if change.address not in addresses)
-        steps = tuple(step for step in self.steps if step.address not in addresses)
-        return replace(self, changes=changes, steps=steps)
+        steps = [step for step in self.steps if step.address not in left]
+        there = {step.id for step in steps}
+        return replace(
+            self,
+            changes=tuple(change for change in self.changes if change.address not in left),
+            steps=tuple(replace(step, after=tuple(id for id in step.after if id in there)) for step in steps),
+            expectations=tuple(item for item in self.expectations if item.address not in left),
+            bindings=tuple(binding for binding in self.bindings if binding.address not in left),
+            inputs=tuple(given for given in self.inputs if Address.parse(given[0]) not in left),
+            moves=tuple(move for move in self.moves if move.source not in left and move.target not in left),
+            loosened=tuple(weakened for weakened in self.loosened if weakened.address not in left),
+        )
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

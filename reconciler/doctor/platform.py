@@ -10,7 +10,7 @@ from reconciler.core.steps import PLATFORM, Read
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import HasDetails, Importable, located
+from reconciler.kinds.roles import Importable, located
 from reconciler.services.client import Client
 from reconciler.services.outcome import http_date, is_html
 from reconciler.services.transport import Answer
@@ -187,7 +187,7 @@ def _reads_of(
 ) -> Iterator[Read]:
     """The GETs that `kind` has for one address, or for its app."""
     record, resource = records.get(address), resources.get(address)
-    importable, detailed = kind.role(Importable), kind.role(HasDetails)
+    importable = kind.role(Importable)
     own = address.kind == kind.name
     place = (address.app or "") if kind.in_app else ""
     if importable is not None and not kind.in_app and own and resource is not None:
@@ -195,8 +195,7 @@ def _reads_of(
     found = [importable.listing(place, capabilities)] if importable is not None and place else []
     id = record.id if record is not None else resource.adopt_id if resource is not None else None
     if own and id:
-        found += [kind.read(address, id, capabilities)]
-        found += detailed.details(address, id, capabilities).values() if detailed is not None else []
+        found += [kind.read(address, id, capabilities), *kind.details(address, id, capabilities).values()]
     yield from (read for read in found if read is not None)
 
 

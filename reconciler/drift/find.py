@@ -30,7 +30,7 @@ from reconciler.drills.results import Proof, findings, proofs
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, HoldsData, Look, is_remade, located, most_gb
+from reconciler.kinds.roles import HoldsData, Look, is_remade, located, most_gb
 from reconciler.moves.records import follow_moves
 from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
@@ -348,9 +348,9 @@ class _MoreAnswers:
 
     def ask(self, kind: Kind, found: Drifted, subject: Subject) -> bool:
         """Note the reads that an object needs. False: it needs none, and can be judged at once."""
-        live, objectives, reads = found.live, kind.role(HasObjectives), list[Read]()
+        live, reads = found.live, list[Read]()
         if live is not None and live.present:
-            reads += objectives.objective_reads(subject) if objectives is not None else ()
+            reads += kind.objective_reads(subject)
             if not reads:
                 return False
         elif live is not None or found.resource is None:
@@ -383,7 +383,6 @@ class _MoreAnswers:
                     problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
                     self._unread.add(observation.cause, problem, [found.record.address])
             complete = all(observation.complete for observation in answers.values())
-            objectives = kind.role(HasObjectives)
-            if objectives is not None and complete:
-                self.due |= {(found.record.address, name): at for name, at in objectives.due(subject).items()}
-            yield found, objectives.missed(subject) if objectives is not None and complete else (), ()
+            if complete:
+                self.due |= {(found.record.address, name): at for name, at in kind.due(subject).items()}
+            yield found, kind.missed(subject) if complete else (), ()

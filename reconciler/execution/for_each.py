@@ -168,28 +168,18 @@ def _check(
     for key in sorted(values, key=str):
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(calls.pattern, key):
-            raise ReconcilerError(
-                f"the answer contains a key `{shown}`, which is not a valid name of a secret; no secret "
-                "is set"
-            )
-        if calls.never and re.fullmatch(calls.never, key):
-            raise ReconcilerError(
-                f"the answer contains `{shown}`, which changes how programs run and is never set; no "
-                "secret is set"
-            )
-        if calls.allowed and not re.fullmatch(calls.allowed, key):
-            raise ReconcilerError(
-                f"the answer contains a key `{shown}` that the manifest does not allow; no secret is set"
-            )
-        if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(
-                f"the answer contains a value of `{shown}` that is not text; no secret is set"
-            )
-        if key in others:
-            raise ReconcilerError(
-                f"the answer to `{step.address}` contains `{shown}`, which belongs to `{others[key]}`; "
-                "no secret is set"
-            )
+            why = f"contains a key `{shown}`, which is not a valid name of a secret"
+        elif calls.never and re.fullmatch(calls.never, key):
+            why = f"contains `{shown}`, which changes how programs run and is never set"
+        elif calls.allowed and not re.fullmatch(calls.allowed, key):
+            why = f"contains a key `{shown}` that the manifest does not allow"
+        elif not isinstance(values[key], Sensitive):
+            why = f"contains a value of `{shown}` that is not text"
+        elif key in others:
+            why = f"to `{step.address}` contains `{shown}`, which belongs to `{others[key]}`"
+        else:
+            continue
+        raise ReconcilerError(f"the answer {why}; no secret is set")
 
 
 def _set_by_others(address: Address, records: Mapping[Address, StateRecord]) -> dict[str, str]:

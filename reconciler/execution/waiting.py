@@ -5,7 +5,6 @@ sending it again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -54,7 +53,7 @@ async def wait_for(
     """
     if wait.reply_path is not None and isinstance(reply, Mapping):
         live = at_path(reply, wait.reply_path)
-        if isinstance(live, Mapping) and _judge(wait.until, live.get) == "done":
+        if isinstance(live, Mapping) and _judge(wait.until, live.get(wait.until.field)) == "done":
             return Waited("done", str(live.get(wait.until.field)), live)
     read = replace(wait.read, path=fill_path(wait.read.path, outputs))
     started = clock.monotonic()
@@ -88,7 +87,7 @@ async def wait_for(
             return Waited("done", "gone")
         for item in found:
             seen = "there" if wait.or_gone else str(getattr(item, wait.until.field, None))
-            verdict = _judge(wait.until, partial(_attribute, item))
+            verdict = _judge(wait.until, getattr(item, wait.until.field, None))
             if verdict != "pending":
                 return Waited(verdict, seen, item.model_dump(), watched)
             watched = True
@@ -106,13 +105,8 @@ def _candidates(wait: Wait, outputs: Outputs, objects: Any, baseline: Collection
     return list(objects)
 
 
-def _attribute(item: Any, name: str) -> Any:
-    return getattr(item, name, None)
-
-
-def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "failed", "pending"]:
-    """Whether the condition holds, cannot hold any more, or may still come to hold."""
-    value = get(until.field)
+def _judge(until: Condition, value: Any) -> Literal["done", "failed", "pending"]:
+    """Whether the condition holds, cannot hold any more, or may still come to hold. `value`: of its field."""
     if value in until.fails:
         return "failed"
     if until.at_least is not None:

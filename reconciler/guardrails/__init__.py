@@ -6,4 +6,3 @@ expressions may use. `rules.py`: judges a plan.
 """
 
 LEVELS = ("advisory", "overridable", "mandatory")  # of a rule, the strictest last
-EXTRA = "reconciler[policy]"

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from reconciler.core.errors import ExtraMissing
-from reconciler.guardrails import EXTRA
+from reconciler.core.extras import extra_missing
 
 # Types of variables. With `?`, the value may be null, which an expression can ask for.
 EXACT = {
@@ -132,10 +131,8 @@ def _environments(types: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
         from cel_expr_python import cel  # type: ignore[import-untyped]  # it says no types
         from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
     except ImportError as missing:
-        raise ExtraMissing(
-            f"guardrails need {missing.name or 'a library'}, which is not installed here",
-            help=f"install the extra: pip install '{EXTRA}'",
-        ) from None
+        why = f"guardrails need {missing.name or 'a library'}, which is not installed here"
+        raise extra_missing("policy", why) from None
     kind = cel.Type
     simple = {
         "bool": kind.BOOL,

@@ -11,12 +11,12 @@ from pydantic import Field as Describe
 from reconciler.core.cron import checked_cron, checked_zone
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ExtraMissing
-from reconciler.core.model import IMPACTS
+from reconciler.core.model import ACTIONS, IMPACTS
 from reconciler.core.spans import SpanText, parse_span
 from reconciler.core.words import did_you_mean
 from reconciler.guardrails import LEVELS
 from reconciler.guardrails.engine import Mistake, Mistaken, compiled
-from reconciler.guardrails.variables import ACTIONS, MEANINGS, types_of
+from reconciler.guardrails.variables import MEANINGS, types_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import Locate, ManifestKind, Spec
 

@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from reconciler.core.context import BASE
-from reconciler.core.model import Action, Address, Change, Impact, Resource, StateRecord
+from reconciler.core.model import ACTIONS, Action, Address, Change, Impact, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
 from reconciler.core.uses import SIZES
 from reconciler.kinds import find_kinds
 
 _WORDS = {int: "int", float: "number", str: "text", bool: "bool"}
 _GROWS = frozenset({Action.CREATE, Action.RESTORE, Action.EXTEND})
-ACTIONS = tuple(action.value for action in Action if action.changes_something)
 
 OF_PLANS = {
     **{f"plan.summary.{action}": "int" for action in ACTIONS},
@@ -164,11 +163,11 @@ class PlanValues:
             if name not in self.unrecorded
         }
         parts = {"before": lambda: self._before(change), "after": lambda: self._after(change)}
-        return _Lazy(self.of_plan, simple, parts)
+        return _lazy(self.of_plan, simple, parts)
 
     def of_resource(self, resource: Resource) -> Callable[[str], Any]:
         """As `of_change`, about a declared resource."""
-        return _Lazy(self.of_plan, self._of_both(resource.address), {"spec": lambda: self._written(resource)})
+        return _lazy(self.of_plan, self._of_both(resource.address), {"spec": lambda: self._written(resource)})
 
     def _of_both(self, address: Address) -> Mapping[str, Callable[[], Any]]:
         resource = self.resources.get(address)
@@ -210,39 +209,29 @@ class PlanValues:
         return found | {field.path: field.after for field in change.fields}
 
 
-class _Lazy:
-    """The value of a variable by name, found when it is asked for. Raises KeyError for what nobody knows."""
+def _lazy(
+    of_plan: Mapping[str, Any],
+    simple: Mapping[str, Callable[[], Any]],
+    parts: Mapping[str, Callable[[], Mapping[str, Any]]],
+) -> Callable[[str], Any]:
+    """A function for the value of a variable by name, which is found once: many rules ask for the same.
 
-    def __init__(
-        self,
-        of_plan: Mapping[str, Any],
-        simple: Mapping[str, Callable[[], Any]],
-        parts: Mapping[str, Callable[[], Mapping[str, Any]]],
-    ) -> None:
-        self._plan, self._simple, self._parts = of_plan, simple, parts
-        self._known: dict[str, Mapping[str, Any]] = {}
-        self._values: dict[str, Any] = {}  # many rules ask for the same
+    It raises KeyError for what nobody knows.
+    """
+    fields_of_part = cache(lambda part: parts[part]())
 
-    def __call__(self, name: str) -> Any:
-        try:
-            return self._values[name]
-        except KeyError:
-            self._values[name] = value = self._find(name)
-            return value
-
-    def _find(self, name: str) -> Any:
+    def find(name: str) -> Any:
         if not name.startswith(("change.", "resource.")):
-            return self._plan[name]
-        _, _, rest = name.partition(".")
-        part, _, field = rest.partition(".")
+            return of_plan[name]
+        part, _, field = name.partition(".")[2].partition(".")
         if not field:
-            return self._simple[rest]()
-        if part not in self._known:
-            self._known[part] = self._parts[part]()
-        value = self._known[part][field]
+            return simple[part]()
+        value = fields_of_part(part)[field]
         if isinstance(value, OutputRef | Template | SecretRef):
             raise KeyError(name)
         return value
+
+    return cache(find)
 
 
 def _values(model: BaseModel, within: str = "") -> dict[str, Any]:

@@ -19,7 +19,6 @@ from reconciler.core.model import SCRATCH_NAME, Address, Lifecycle, Path, Resour
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import (
     Declared,
-    HasObjectives,
     HoldsData,
     Importable,
     holds_secrets,
@@ -205,9 +204,8 @@ class Known:
         """The policies with objectives for `objects`, each with the number of these objects."""
         counts: Counter[int] = Counter()
         for live in objects:
-            role = live.kind.role(HasObjectives)
             for index, values in self._given_by_each(live):
-                counts[index] += role is not None and not values.keys().isdisjoint(role.objectives)
+                counts[index] += not values.keys().isdisjoint(live.kind.objectives)
         return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
 
     def _given_by_each(self, live: Live) -> Sequence[Given]:

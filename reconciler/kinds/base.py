@@ -13,7 +13,7 @@ the object itself.
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
@@ -177,7 +177,7 @@ class AtRest(NamedTuple):
 class Kind(ManifestKind):
     """The contract between planning and apply, which act, and one kind of object, which only knows.
 
-    Questions that only some kinds can answer are roles: see `kinds.roles`.
+    Callers choose kinds by their roles: see `kinds.roles`.
     """
 
     remake_missing: ClassVar[bool] = False  # an object that vanished may be created again: it holds no data
@@ -192,6 +192,9 @@ class Kind(ManifestKind):
     # counts the requests of one object alone. Source: platform notes, "Errors, limits, headers".
     counted_alone: ClassVar[str] = ""
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
+    records_answers: ClassVar[bool] = False  # its record holds fields as answered, which may not be as sent
+    # Goals apart from its fields, which are missed as time passes: by name, the action that meets it again.
+    objectives: ClassVar[Mapping[str, Action]] = {}
 
     def scope(self, spec: Any, address: Address) -> str:
         """Return the scope of the lease that protects the object: its app, or "-"."""
@@ -218,9 +221,40 @@ class Kind(ManifestKind):
         """
         return ()
 
+    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
+        """Return more GETs whose answers `show` prints, by name."""
+        return {}
+
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Return fields that recognise an object without a record; None: only a recorded id does."""
         return None
+
+    # --- objects that are copies of others: their origin distinguishes them, and may be renamed ---
+
+    def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
+        """Whether the recorded object may be the one that `spec` describes, apart from its `fields`.
+
+        `alias`: whether the first address, of a record, may now be the second, of a manifest.
+        """
+        return True
+
+    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+        """Return `record.applied` after the resources that it names have moved; itself if none has."""
+        return record.applied
+
+    # --- objectives ---
+
+    def objective_reads(self, subject: Subject) -> Sequence[Read]:
+        """Return the GETs that show whether the manifest's objectives are met; none without objectives."""
+        return ()
+
+    def missed(self, subject: Subject) -> Sequence[FieldChange]:
+        """Return the missed objectives, wanted (`before`) and actual, after answers to `objective_reads`."""
+        return ()
+
+    def due(self, subject: Subject) -> Mapping[str, datetime]:
+        """Return when every objective will be missed if nothing is done, or since when it has been."""
+        return {}
 
     # --- deciding ---
 
@@ -243,6 +277,29 @@ class Kind(ManifestKind):
         """Decide about an object whose manifest has left, and whose recorded lifecycle says delete."""
         return Decision(Action.RETAIN)
 
+    def settled(self, subject: Subject) -> Step | None:
+        """Return a step without a call that waits until the recorded object exists and is at rest.
+
+        None: objects of the kind need no time after they were created.
+        """
+        return None
+
+    def is_open(self, subject: Subject) -> bool:
+        """Whether a part of its creation is not known to be done; then a second create continues it."""
+        return False
+
+    def again(self, subject: Subject) -> Decision | None:
+        """Decide to create an object that others destroyed, from the copy that the manifest names.
+
+        None: that is not a copy of this object. Only a copy of the destroyed object counts, because it shows
+        that a person has decided.
+        """
+        return None
+
+    def how_again(self, subject: Subject) -> str:
+        """Return what to write into the manifest so that the next apply restores the data; "": unknown."""
+        return ""
+
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         """Return fields of the live object, besides the managed ones, that must not move before `action`."""
         return ("id", "present")
@@ -259,6 +316,13 @@ class Kind(ManifestKind):
             label=f"it is {was} since its creation",
             help=recipe,
         )
+
+    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+        """Return the recorded values of the managed fields, which drift is measured against."""
+        if resource is None:
+            return record.applied
+        managed = resource.spec.model_fields_set
+        return {name: value for name, value in record.applied.items() if name in managed}
 
     def known_from(self, record: StateRecord) -> str:
         """Return where the recorded fields are from, and since when, for people."""

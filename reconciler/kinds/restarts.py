@@ -31,7 +31,7 @@ def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
     machine = subject.live.attached_machine_id
     if not machine or "machine.get" not in subject.capabilities or not (_owes(subject) or (auto and grows)):
         return ()
-    return (Read(_machine_path(subject), one(Machine)),)
+    return (Read(machine_path(subject.address, machine), one(Machine)),)
 
 
 def restart_steps(subject: Subject) -> list[Step]:
@@ -140,14 +140,15 @@ def _woken(subject: Subject) -> tuple[str, ...]:
     return (f"{power.address}#start",)
 
 
-def _machine_path(subject: Subject) -> str:
-    return f"/v1/apps/{subject.address.app}/machines/{segment(subject.live.attached_machine_id)}"
+def machine_path(address: Address, id: str) -> str:
+    """Return the path of the machine `id` of the app of `address`."""
+    return f"/v1/apps/{address.app}/machines/{segment(id)}"
 
 
 def _machine_step(
     subject: Subject, verb: str, *until: str, after: tuple[str, ...] = (), settles: bool = False
 ) -> Step:
-    path = _machine_path(subject)
+    path = machine_path(subject.address, subject.live.attached_machine_id)
     wait = Wait(Read(path, one(Machine)), Condition("state", any_of=until), subject.lifecycle.timeout_s)
     return absolute(
         subject,

@@ -1,4 +1,4 @@
-"""Questions that only some kinds can answer, one small class a role. A kind names its roles as base classes.
+"""Roles, by which callers choose kinds: one small class for each. A kind names its roles as base classes.
 
     sends = kind.role(SendsSecret)
     ref = sends.secret(resource) if sends is not None else None
@@ -9,7 +9,7 @@ kind, with or without the role.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -20,18 +20,16 @@ from pydantic import BaseModel, ValidationError
 from reconciler.core.diagnostics import Diagnostic, as_warning, error
 from reconciler.core.model import (
     SCRATCH_NAME,
-    Action,
     Address,
-    FieldChange,
     Path,
     Reference,
     Relocation,
     Resource,
     StateRecord,
 )
-from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
+from reconciler.core.steps import PLATFORM, Read, SecretRef
 from reconciler.core.wire import Wire
-from reconciler.kinds.base import Decision, Kind, Power, Subject
+from reconciler.kinds.base import Kind, Power, Subject
 from reconciler.kinds.manifest import Field, ManifestKind
 
 
@@ -151,21 +149,6 @@ class Importable(Kind):
         """
 
 
-class MadeFromOthers(ABC):
-    """Its objects may be copies of others: their origin distinguishes them, and may be renamed."""
-
-    @abstractmethod
-    def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-        """Whether the recorded object may be the one that `spec` describes, apart from its `fields`.
-
-        `alias`: whether the first address, of a record, may now be the second, of a manifest.
-        """
-
-    @abstractmethod
-    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-        """Return `record.applied` after the resources that it names have moved; itself if none has."""
-
-
 class NamesResources(ABC):
     """Its manifests name other resources, or their apps, which an environment may move."""
 
@@ -175,63 +158,6 @@ class NamesResources(ABC):
 
         Pairs of a path and its value there. Several values for one path mean that none of them is certain.
         """
-
-
-class TakesTime(ABC):
-    """Its objects need time after they were created."""
-
-    @abstractmethod
-    def settled(self, subject: Subject) -> Step:
-        """Return a step without a call that waits until the recorded object exists and is at rest."""
-
-
-class Resumable(ABC):
-    """A second create continues an unfinished one."""
-
-    @abstractmethod
-    def is_open(self, subject: Subject) -> bool:
-        """Whether a part of the recorded object's creation is not known to be done."""
-
-
-class ComesBack(ABC):
-    """An object that others destroyed can be created again with its data, at the same address."""
-
-    @abstractmethod
-    def again(self, subject: Subject) -> Decision | None:
-        """Decide to create it from the copy that the manifest names; None: that is not a copy of this object.
-
-        Only a copy of the destroyed object counts, because it shows that a person has decided.
-        """
-
-    @abstractmethod
-    def how_again(self, subject: Subject) -> str:
-        """Return what to write into the manifest so that the next apply restores the data; "": unknown."""
-
-
-class RecordsAnswers(ABC):
-    """Its record holds the fields as an answer returned them, which may differ from those sent."""
-
-    @abstractmethod
-    def held(self, record: StateRecord) -> Mapping[str, Any]:
-        """Return the recorded fields that drift is measured against."""
-
-
-class HasObjectives(ABC):
-    """Its manifests may hold objectives: goals apart from its fields, which are missed as time passes."""
-
-    objectives: ClassVar[Mapping[str, Action]]  # the action that meets an objective again, by its name
-
-    @abstractmethod
-    def objective_reads(self, subject: Subject) -> Sequence[Read]:
-        """Return the GETs that show whether the manifest's objectives are met; none without objectives."""
-
-    @abstractmethod
-    def missed(self, subject: Subject) -> Sequence[FieldChange]:
-        """Return the missed objectives, wanted (`before`) and actual, after answers to `objective_reads`."""
-
-    @abstractmethod
-    def due(self, subject: Subject) -> Mapping[str, datetime]:
-        """Return when every objective will be missed if nothing is done, or since when it has been."""
 
 
 GIB = 2**30
@@ -287,22 +213,14 @@ def reserved_name(kind: ManifestKind, resource: Resource) -> Iterator[Diagnostic
             )
 
 
-class HasDetails(ABC):
-    """`show` prints more of it than its own read tells."""
-
-    @abstractmethod
-    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        """Return more GETs whose answers `show` prints, by name."""
-
-
-class HoldsData(HasDetails):
+class HoldsData(Kind):
     """Its objects hold data: they take space that is paid for, and looks at them are kept.
 
     They can be restored into a new one, which is what a drill proves.
     """
 
     model: ClassVar[type[Wire]]  # of its objects, as the platform sends them
-    copies: ClassVar[str]  # the word for the copies of its objects that `HasDetails.details` lists
+    copies: ClassVar[str]  # the word for the copies of its objects that `details` lists
 
     @abstractmethod
     def size_gb(self, fields: Mapping[str, Any]) -> int | None:
@@ -425,12 +343,12 @@ def listed(
     return importable.listing(place, capabilities) if importable is not None and place else None
 
 
-def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
+def unmanaged(kind: Kind, spec: Any) -> list[Field]:
     """Return the fields that could be compared with the platform, and that the manifest does not give.
 
     Fields that the platform changes by itself are left out; kinds that record answers have none.
     """
-    if kind.role(RecordsAnswers) is not None:
+    if kind.records_answers:
         return []
     comparable = (field for field in kind.fields if field.source == "live" and not field.moves)
     return [field for field in comparable if field.name not in spec.model_fields_set]
@@ -438,8 +356,7 @@ def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
 
 def is_remade(kind: Kind, subject: Subject) -> bool:
     """Whether a recorded object that is gone is created again without asking."""
-    resumable = kind.role(Resumable)
-    return kind.remake_missing or (resumable is not None and resumable.is_open(subject))
+    return kind.remake_missing or kind.is_open(subject)
 
 
 def missing_origins(resources: Iterable[Resource]) -> Iterator[Diagnostic]:

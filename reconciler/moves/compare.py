@@ -21,7 +21,7 @@ from reconciler.core.model import Address, Effect, Resource, StateRecord
 from reconciler.core.steps import Binding
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import Field
-from reconciler.kinds.roles import MadeFromOthers, claim_of, holds_secrets, secret_names
+from reconciler.kinds.roles import claim_of, holds_secrets, secret_names
 from reconciler.moves.records import MOVED_FROM, another_name
 
 MOST_COMPARED = 2_500  # pairs of names, or for each name only those are looked at that share a rare part;
@@ -262,11 +262,8 @@ def differing(
     kind: Kind, alias: Alias, resource: Resource, records: Sequence[StateRecord]
 ) -> list[str] | None:
     """The fields in which the first of `records` that `resource` may be differs; None: it is none."""
-    made = kind.role(MadeFromOthers)
     for record in records:
-        if another_name(kind, resource, record):
-            continue
-        if made is not None and not made.fits(resource.spec, record, alias):
+        if another_name(kind, resource, record) or not kind.fits(resource.spec, record, alias):
             continue
         found = _differing(kind.fields, resource.spec, record.applied)
         if found is not None:

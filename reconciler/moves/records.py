@@ -18,7 +18,7 @@ from reconciler.core.steps import Move
 from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.kinds.roles import Importable, MadeFromOthers, holds_secrets, secret_names
+from reconciler.kinds.roles import Importable, holds_secrets, secret_names
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec
 
@@ -83,11 +83,9 @@ def carried_out(
     """All records, with those of `moves` under their new addresses, also where others name them."""
     targets = {move.source: move.target for move in moves}
     after = {}
-    naming = {name: role for name, kind in kinds.items() if (role := kind.role(MadeFromOthers)) is not None}
     for address, record in records.items():
-        applied = record.applied
-        if address.kind in naming:
-            applied = naming[address.kind].renamed(record, targets)
+        kind = kinds.get(address.kind)
+        applied = kind.renamed(record, targets) if kind is not None else record.applied
         target = targets.get(address)
         if target is not None and holds_secrets(kinds[address.kind]):
             applied = {**applied, MOVED_FROM: [*applied.get(MOVED_FROM, ()), str(address)]}

@@ -24,7 +24,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Decision, Kind, Subject
-from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
+from reconciler.kinds.roles import OnService, holds_secrets, is_remade, object_of
 from reconciler.planning.declared import ignored_fields, split_ignored
 from reconciler.planning.drift import accepting, moved_fields, shown_state
 from reconciler.planning.match import Matched
@@ -157,8 +157,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
                 Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
             )
         if not keeps and live is not None:
-            left = kind.role(ComesBack)
-            how = f"; {left.how_again(subject)}".removesuffix("; ") if left is not None else ""
+            how = f"; {kind.how_again(subject)}".removesuffix("; ")
             return Decision(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
         problem = gone(kind, subject)
         if record.lifecycle.scratch:
@@ -253,21 +252,18 @@ def _compare(kind: Kind, subject: Subject) -> Decision:
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
     """A step that waits until reads show the new object, for kinds that can."""
-    takes_time = kind.role(TakesTime)
-    if takes_time is None:
+    step = kind.settled(subject)
+    if step is None or step.wait is None:
         return ()
-    step = takes_time.settled(subject)
-    assert step.wait is not None
     timeout_s = min(step.wait.timeout_s, int(NOT_VISIBLE_YET.total_seconds()))
     return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
 
 
 def _destroyed(kind: Kind, subject: Subject) -> Decision:
     """The decision about a recorded object that the platform shows as destroyed."""
-    comes_back = kind.role(ComesBack)
     # Made again under the id that the manifest names, it would be refused by the next plan.
     named = subject.resource is not None and subject.resource.adopt_id is not None
-    again = comes_back.again(subject) if comes_back is not None and not named else None
+    again = kind.again(subject) if not named else None
     return again if again is not None else refuse(gone(kind, subject))
 
 
@@ -286,9 +282,7 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
             advice=(forget,),
             about=(subject.address,),
         )
-    comes_back = kind.role(ComesBack)
-    how = comes_back.how_again(subject) if comes_back is not None else ""
-    place = ".".join(map(str, kind.id_path))
+    how, place = kind.how_again(subject), ".".join(map(str, kind.id_path))
     if resource is None:
         check = "check the token first; " if live is None else ""
         cure = f"{check}{how}to drop its record, run `{forget}`"

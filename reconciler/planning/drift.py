@@ -1,6 +1,6 @@
 """Compares records with live objects: differences on the platform that we did not make."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reconciler.core.advice import Command, command
@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import REPLACED, Kind, value_at
-from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
+from reconciler.kinds.roles import unmanaged
 from reconciler.planning.declared import split_ignored
 
 _MOVED = "changed on the platform, not by us"
@@ -140,37 +140,20 @@ def is_same(before: Any, now: Any) -> bool:
     return len(known) == 2 and known[0] == known[1]
 
 
-def _objectives(kind: Kind) -> Mapping[str, Action]:
-    """The actions that meet the kind's objectives, by their names."""
-    role = kind.role(HasObjectives)
-    return role.objectives if role is not None else {}
-
-
 def _undoing(kind: Kind, change: FieldChange) -> Action:
     """The action that brings a field back that moved from `before` to `after`; REFUSED where none does."""
-    if change.path in _objectives(kind):
-        return _objectives(kind)[change.path]
+    if change.path in kind.objectives:
+        return kind.objectives[change.path]
     field = next((field for field in kind.fields if field.name == change.path), None)
     if field is not None and field.undo is not None:
         return field.undo(change)
     return _ACTION_OF.get(change.effect, Action.REFUSED)
 
 
-def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
-    """The recorded values of the managed fields: drift is measured against them."""
-    answers = kind.role(RecordsAnswers)
-    if answers is not None:
-        return answers.held(record)
-    if resource is None:
-        return record.applied
-    managed = resource.spec.model_fields_set
-    return {name: value for name, value in record.applied.items() if name in managed}
-
-
 def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
     """The recorded fields that show another value, in the order of the kind's `fields`; then watched ones."""
     fields = []
-    held = _held(kind, record, resource)
+    held = kind.held(record, resource)
     for field in kind.fields:
         recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None

@@ -1,7 +1,7 @@
 """Compares the plan of a file with the one that apply has made: the common part runs."""
 
 import json
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from msgspec import to_builtins
@@ -14,7 +14,6 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.core.model import SENSITIVE, Action, Address, Lifecycle, Resource
 from reconciler.core.steps import PLATFORM, Plan
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import HasObjectives
 from reconciler.planning.declared import ignored_fields
 from reconciler.planning.digest import Content, contents, origin
 
@@ -59,7 +58,7 @@ def as_reviewed(
     kept = {*named, *needs, *(binding.address for binding in reviewed.bindings)} - unnamed
     there = {*unnamed, *(change.address for change in now.changes), *of_step.values()}
     there |= {binding.address for binding in now.bindings}
-    plan = without(now, there - kept)
+    plan = now.without(there - kept)
     return replace(
         plan,
         inputs=now.inputs,  # what others are made from is read, whatever becomes of it
@@ -134,11 +133,9 @@ def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Add
     """The actions that meet an objective of age, by the resources that have one and are not deleted."""
     found, kinds = {}, find_kinds()
     for address, resource in resources.items():
-        role = kinds[address.kind].role(HasObjectives) if resource.objectives else None
-        if role is not None:
-            found[address] = frozenset(
-                action for name, action in role.objectives.items() if name in resource.objectives
-            )
+        if resource.objectives:
+            meeting = kinds[address.kind].objectives
+            found[address] = frozenset(meeting[name] for name in resource.objectives if name in meeting)
     return found
 
 
@@ -219,21 +216,3 @@ _ORIGINS = {
     "paths": ("of the settings", "pass the PATHs that it was made with"),
     "revision": ("of the working tree", "pass the --ref that it was made with"),
 }
-
-
-def without(plan: Plan, left: Collection[Address]) -> Plan:
-    """`plan` without all that is about the addresses `left`."""
-    steps = [step for step in plan.steps if step.address not in left]
-    there = {step.id for step in steps}
-    return replace(
-        plan,
-        changes=tuple(change for change in plan.changes if change.address not in left),
-        steps=tuple(replace(step, after=tuple(id for id in step.after if id in there)) for step in steps),
-        expectations=tuple(
-            expectation for expectation in plan.expectations if expectation.address not in left
-        ),
-        bindings=tuple(binding for binding in plan.bindings if binding.address not in left),
-        inputs=tuple(given for given in plan.inputs if Address.parse(given[0]) not in left),
-        moves=tuple(move for move in plan.moves if move.source not in left and move.target not in left),
-        loosened=tuple(weakened for weakened in plan.loosened if weakened.address not in left),
-    )

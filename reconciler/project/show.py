@@ -15,7 +15,7 @@ from reconciler.core.wire import one
 from reconciler.drills.results import shown_drills
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import HasDetails, HoldsData, Look, OnService, located, secret_names, service_of
+from reconciler.kinds.roles import HoldsData, Look, OnService, located, secret_names, service_of
 from reconciler.moves.records import follow_moves
 from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
@@ -133,9 +133,7 @@ async def look_at(
     if live is None:
         return unseen
     details = {}
-    has_details = kind.role(HasDetails)
-    more = has_details.details(address, record.id, project.capabilities) if has_details is not None else {}
-    for name, detail in more.items():
+    for name, detail in kind.details(address, record.id, project.capabilities).items():
         answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
     drills = shown_drills(state, address, project.clock.now())

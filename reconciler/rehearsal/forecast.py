@@ -26,7 +26,7 @@ from reconciler.core.wire import many, parse_time
 from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
-from reconciler.kinds.roles import GIB, HasDetails, HasObjectives, Look, most_gb
+from reconciler.kinds.roles import GIB, Look, most_gb
 from reconciler.planning.declared import Desired
 from reconciler.project.looks import recorded_looks
 from reconciler.project.plan import make_plan
@@ -185,11 +185,11 @@ async def _view(twin: "Twin") -> _View:
 
 
 def _objectives(subject: Subject) -> Iterator[tuple[str, _Objective]]:
-    role = find_kinds()[subject.address.kind].role(HasObjectives)
-    if role is None or not subject.live.present:
+    kind = find_kinds()[subject.address.kind]
+    if not subject.live.present:
         return
-    missed = {change.path: change for change in role.missed(subject)}
-    for name, due in role.due(subject).items():
+    missed = {change.path: change for change in kind.missed(subject)}
+    for name, due in kind.due(subject).items():
         change = missed.get(name)
         yield name, _Objective(due, f"{name}: {change.before}" if change is not None else "")
 
@@ -231,9 +231,8 @@ def _snapshot_reads(
     """The GET that lists the snapshots, of each recorded object that can have some."""
     kinds, found = find_kinds(), dict[Address, Read]()
     for address, record in records.items():
-        role = kinds[address.kind].role(HasDetails)
-        if role is not None and record.id:
-            details = role.details(address, record.id, capabilities).values()
+        if record.id:
+            details = kinds[address.kind].details(address, record.id, capabilities).values()
             found.update((address, read) for read in details if read.shape == many(Snapshot))
     return found
 

@@ -18,7 +18,6 @@ from reconciler.core.steps import PLATFORM, Plan, Read, Step
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, secret_of
 from reconciler.planning.declared import Desired
-from reconciler.planning.reviewed import without
 from reconciler.project.apply import about_targets
 from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
@@ -106,7 +105,7 @@ async def original_of(
     from reconciler.rehearsal.twin import Original
 
     left = _without_twin(plan, desired)
-    plan = without(plan, left)
+    plan = plan.without(left)
     state = await project.store.load()
     resources = [resource for resource in desired.resources if resource.address not in left]
     records = {address: record for address, record in state.records.items() if address not in left}

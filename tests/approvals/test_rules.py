@@ -101,7 +101,8 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
     ("text", "line", "message"),
     [
         ("rules:\n  - {when: {}}", 3, "at least one of"),
-        ("rules:\n  - {when: {action: noop}}", 3, "action"),
+        ("rules:\n  - {when: {action: noop}}", 3, "one of delete, create,"),
+        ("rules:\n  - {when: {impact: online}}", 3, "one of restart, downtime, repoint, data_loss"),
         ("rules:\n  - {when: {action: delete}, from: 0}", 3, "from"),
         ("rules:\n  - {when: {action: delete}, from: true}", 3, "from"),
         ("rules:\n  - {when: {action: delete}, valid: 2}", 3, "valid"),

@@ -11,9 +11,10 @@ import pytest
 from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Said
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.errors import ExtraMissing, Refused
+from reconciler.core.errors import Refused
+from reconciler.core.extras import extra_missing
 from reconciler.execution.decisions import MADE, remember
-from reconciler.guardrails import EXTRA, engine
+from reconciler.guardrails import engine
 from reconciler.guardrails.limit import Limit, read_limits
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
@@ -39,10 +40,7 @@ def without_engine(guardrail: str, folder: Path) -> Sequence[Diagnostic]:
     """What is said of the page's file where the library is missing."""
 
     def missing(types: object) -> object:
-        raise ExtraMissing(
-            "guardrails need cel_expr_python, which is not installed here",
-            help=f"install the extra: pip install '{EXTRA}'",
-        )
+        raise extra_missing("policy", "guardrails need cel_expr_python, which is not installed here")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_environments", missing)

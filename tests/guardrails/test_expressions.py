@@ -101,7 +101,7 @@ def test_without_the_engine_nothing_passes(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(builtins, "__import__", missing)
     _, (problem,) = read(tmp_path, written("Guardrail", GROWTH))
     assert problem.code == "policy-engine-missing"
-    assert "pip install 'reconciler[policy]'" in problem.help
+    assert "pip install 'reconciler[policy] @ WHEEL'" in problem.help
 
 
 NAMES = {"x": "int?", "y": "text?", "words": "texts", "labels": "map", "calls": "calls", "yes": "bool"}

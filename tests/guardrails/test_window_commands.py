@@ -90,7 +90,7 @@ def test_where_the_library_is_missing_a_window_is_an_error_that_names_the_extra(
     guard(shop, closed_now())
     monkeypatch.setitem(sys.modules, "cronsim", None)
     for verb in ("validate", "plan", "apply --yes"):
-        assert "pip install 'reconciler[policy]'" in shop(verb, code=1).err
+        assert "pip install 'reconciler[policy] @ WHEEL'" in shop(verb, code=1).err
 
 
 OWED = """

@@ -309,7 +309,7 @@ APPROVALS: tuple[Mutant, ...] = (
         "a delete that only a call shows needs no approval",
         "tests/approvals/test_rules.py::test_what_a_call_does_counts_whatever_its_change_says",
         RULES,
-        "or (when.action == Needing.DELETE and deleted)",
+        "or (when.action == Action.DELETE and deleted)",
         "",
     ),
 )

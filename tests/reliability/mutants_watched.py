@@ -230,7 +230,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "what the file does not name runs, too",
         f"{SAVED}::test_what_the_file_does_not_name_is_left_and_listed",
         REVIEWED,
-        "plan = without(now, there - kept)",
+        "plan = now.without(there - kept)",
         "plan = now",
     ),
     _tested(

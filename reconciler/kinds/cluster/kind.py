@@ -27,14 +27,7 @@ from reconciler.kinds.base import REPLACED, Decision, Kind, Subject, Watched, co
 from reconciler.kinds.cluster import calls
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field, Locate
-from reconciler.kinds.roles import (
-    Declared,
-    HoldsData,
-    Importable,
-    MadeFromOthers,
-    TakesTime,
-    declared_fields,
-)
+from reconciler.kinds.roles import Declared, HoldsData, Importable, declared_fields
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
 
@@ -53,7 +46,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HoldsData, Kind):
+class PostgresClusterKind(Importable, HoldsData, Kind):
     """Clusters: found by recorded id, by name where the platform lists them, and never changed in place."""
 
     name = "PostgresCluster"

@@ -48,7 +48,7 @@ from reconciler.core.steps import (
 from reconciler.core.wire import one
 from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Locate, Spec
-from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
+from reconciler.kinds.roles import OnService, SetsSecrets
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
@@ -137,7 +137,7 @@ def _same_regions(want: Any, live: Any) -> bool:
     return isinstance(live, list) and sorted(want) == sorted(live)
 
 
-class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers, Kind):
+class ExtensionKind(OnService, SetsSecrets, Kind):
     """Extensions: provisioned, updated and deprovisioned at the provider that the manifest names."""
 
     name = "Extension"
@@ -147,6 +147,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     lifecycle = ("deletion", "timeout_s", "ignore")
     hides_at_first = False  # it was seen to be ready
     read_alone = True
+    records_answers = True
     watched = (Watched("status", "extension-failed", "its status is {after}", FAILED_STATUSES, "ready"),)
     fields = (
         Field("provider", Effect.REFUSED, "record", help=_ANOTHER),
@@ -215,7 +216,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         return Read(f"/extensions/{segment(id)}", one(Extension)) if id else None
 
-    def held(self, record: StateRecord) -> Mapping[str, Any]:
+    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
         """The provider may have replaced our name by one that the record holds, too."""
         replaced = record.applied.get("replacement_name")
         return {**record.applied, "name": replaced} if replaced else record.applied
@@ -248,7 +249,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         """Compare the manifest with the values sent, and the provider's values with those it should have."""
         record = subject.record
         sent = record.applied if record is not None else {}
-        held = self.held(record) if record is not None else _written(subject)
+        held = self.held(record, subject.resource) if record is not None else _written(subject)
         want = {"provider": subject.spec.provider, **_written(subject)}
         differing = []
         for field in self.fields:

@@ -17,6 +17,7 @@ from reconciler.core.wire import many, one
 from reconciler.kinds.base import REPLACED, Decision, Kind, Power, Subject, compare_fields, segment
 from reconciler.kinds.machine import power
 from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.restarts import machine_path
 from reconciler.kinds.roles import Declared, Importable, KeepsPower, declared_fields
 from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine
@@ -110,7 +111,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         if "machine.get" not in capabilities or id is None:
             return None
-        return Read(power.machine_path(address, id), one(Machine))
+        return Read(machine_path(address, id), one(Machine))
 
     def known_from(self, record: StateRecord) -> str:
         when = record.applied.get(power.CALLED_AT)
@@ -179,8 +180,8 @@ class MachineKind(KeepsPower, Importable, Kind):
             return power.unseen(subject, fields[0], sent)
         want, last = subject.spec.power, power.recorded(subject)
         if last == power.COMING[want]:
-            wait = power.reached(subject, want, {"power": want})
-            return Decision(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
+            wait = wait_only(subject, power.reached(subject, want))
+            return Decision(Action.NOOP, (wait,), reason=f"still {last}")
         return Decision(Action.NOOP)
 
     def remove(self, subject: Subject) -> Decision:

@@ -10,11 +10,11 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Action, Address, FieldChange, Impact
+from reconciler.core.model import Action, FieldChange, Impact
 from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait
 from reconciler.core.wire import one, parse_time
-from reconciler.kinds.base import Decision, Subject, segment
-from reconciler.kinds.restarts import STALE
+from reconciler.kinds.base import Decision, Subject
+from reconciler.kinds.restarts import STALE, machine_path
 from reconciler.kinds.steps import StepOptions, absolute, wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine, MachineWaited
 
@@ -37,15 +37,10 @@ def recorded(subject: Subject) -> Any:
     return subject.record.applied.get("power") if subject.record is not None else None
 
 
-def machine_path(address: Address, id: str) -> str:
-    """Return the path of the machine `id` of the app of `address`."""
-    return f"/v1/apps/{address.app}/machines/{segment(id)}"
-
-
 def suspend_step(subject: Subject) -> Step:
     """Return the call to suspend; such calls run one after another."""
     # Many at once are advised against. Source: platform API, 8
-    wait = until_suspended(subject)
+    wait = reached(subject, "suspended")
     return _power_step(subject, "suspend", "suspending", wait, lane="suspend", if_refused=_RULES)
 
 
@@ -54,9 +49,7 @@ def start_step(subject: Subject) -> Step:
     note = f"{STALE}. It is not known whether its memory was kept"
     if "machine.get" in subject.capabilities:
         return _power_step(subject, "start", "started", until_started(subject), note=note)
-    return _power_step(
-        subject, "start", "starting", reached(subject, "started", {"power": "started"}), note=note
-    )
+    return _power_step(subject, "start", "starting", reached(subject, "started"), note=note)
 
 
 def stop_step(subject: Subject) -> Step:
@@ -80,34 +73,27 @@ def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **options: 
 
 def until_wanted(subject: Subject) -> Wait:
     """Wait until the machine has the power that its manifest wants."""
-    waits = {"suspended": until_suspended, "stopped": until_stopped, "started": until_started}
-    return waits[subject.spec.power](subject)
-
-
-def until_suspended(subject: Subject) -> Wait:
-    """Wait until the machine is suspended, by the platform's own wait."""
-    return reached(subject, "suspended", {"power": "suspended"})
+    if subject.spec.power == "suspended":
+        return reached(subject, "suspended")
+    return until_stopped(subject) if subject.spec.power == "stopped" else until_started(subject)
 
 
 def until_stopped(subject: Subject) -> Wait:
     """Wait until the machine is stopped: by reads, or else by the platform's own wait."""
     if "machine.get" not in subject.capabilities:
-        return reached(subject, "stopped", {"power": "stopped"})
+        return reached(subject, "stopped")
     return replace(until(subject, "stopped"), applied={"power": "stopped"})
 
 
-def reached(subject: Subject, state: str, applied: dict[str, Any] | None = None) -> Wait:
-    """Use the platform's own wait, in slices: it answers 408 at the end of a slice, and is asked again.
-
-    `applied`: the record's fields once the state is reached.
-    """
+def reached(subject: Subject, state: str) -> Wait:
+    """Use the platform's own wait, in slices: it answers 408 at the end of a slice, and is asked again."""
     slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
     path = f"{machine_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
     return Wait(
         Read(path, one(MachineWaited)),
         Condition("reached", any_of=(True,)),
         subject.lifecycle.timeout_s,
-        applied=applied or {},
+        applied={"power": state},
     )
 
 

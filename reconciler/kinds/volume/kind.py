@@ -16,16 +16,7 @@ from reconciler.core.wire import many, parse_time
 from reconciler.kinds.base import REPLACED, AtRest, Decision, Kind, Subject, Watched, compare_fields
 from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.restarts import detached_reads, machine_reads, restart_steps
-from reconciler.kinds.roles import (
-    ComesBack,
-    Declared,
-    FillsUp,
-    HasObjectives,
-    Importable,
-    MadeFromOthers,
-    TakesTime,
-    declared_fields,
-)
+from reconciler.kinds.roles import Declared, FillsUp, Importable, declared_fields
 from reconciler.kinds.volume import changing, creating, origins, snapshots
 from reconciler.kinds.volume.spec import MOST_GB, SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot, Volume
@@ -48,7 +39,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasObjectives, FillsUp, Kind):
+class VolumeKind(Importable, FillsUp, Kind):
     """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
 
     name = "Volume"
