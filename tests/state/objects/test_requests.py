@@ -65,8 +65,8 @@ def test_a_plan_and_an_apply_ask_an_object_store_for_little(
     sent = asyncio.run(applied())
     assert sent.pop("get leases") <= 2  # one for each check that comes long after its intent
     assert sent == {
-        "get root": 11,
-        "list heads": 9,
+        "get root": 10,
+        "list heads": 8,
         "get heads": 3,
         "replace root": 1,  # how far the scopes have come, at the begin of the lease
         "create leases": 1,
