@@ -16,12 +16,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import PLATFORM
-from reconciler.state.codec import decode_record
+from reconciler.execution.limits import Limits
+from reconciler.execution.observed import read_records
+from reconciler.reports.documents import place_of
 from reconciler.state.store import Event, JournalEntry
 
 MANIFESTS = "manifests.yaml"
@@ -30,25 +32,11 @@ _CASE = "case.json"
 _MOST_BYTES = 16 << 20  # of one file
 
 
-class CaseLimits(BaseModel):
-    """`execution.limits.Limits`, checked."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    concurrency: int
-    deadline_s: float
-    settle_s: float
-    adopt_inferred: bool
-    read_concurrency: int
-
-
-class Case(BaseModel):
+class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`began`: its start. `about`: the addresses of its plan. `records`: by address, as journaled.
 
     `entries`: the length of its journal where it was cut off; None: it came to its end.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal["reconcile-case-1"] = "reconcile-case-1"
     run: str
@@ -56,7 +44,7 @@ class Case(BaseModel):
     about: list[str]
     records: dict[str, dict[str, Any]]
     capabilities: list[str]
-    limits: CaseLimits
+    limits: Limits
     rate_limit: float | None
     switches: dict[str, Any]
     entries: int | None
@@ -67,19 +55,14 @@ class Case(BaseModel):
 
     def state_records(self) -> Mapping[Address, StateRecord]:
         """The records. Raises ValueError, KeyError or TypeError where one is not a record."""
-        found = {}
-        for text, fields in self.records.items():
-            address = Address.parse(text)
-            body = {name: value for name, value in fields.items() if name != "serial"}
-            found[address] = decode_record(address, int(fields["serial"]), json.dumps(body).encode())
-        return found
+        return read_records(self.records)
 
 
 def write_case(case: Case, folder: Path) -> None:
     """Write the folder, or nothing. Raises ReconcilerError where it exists, or cannot be made."""
     if os.path.lexists(folder):
         raise ReconcilerError(f"{folder} exists already", help="name another folder, or remove it")
-    document = case.model_dump()
+    document = to_builtins(case)
     texts = {MANIFESTS: document.pop("manifests")}
     texts |= {file: _json(document.pop(name)) for name, file in _PARTS.items()}
     texts[_CASE] = _json(document)
@@ -104,13 +87,12 @@ def read_case(folder: Path) -> Case:
         if not isinstance(document, dict):
             raise ReconcilerError(f"{folder / _CASE} is not a case of `history export`")
         parts = {name: _parsed(folder / file) for name, file in _PARTS.items()}
-        case = Case.model_validate({**document, **parts, "manifests": _text(folder / MANIFESTS)})
+        case = convert({**document, **parts, "manifests": _text(folder / MANIFESTS)}, Case)
         case.state_records()
     except OSError as failure:
         raise ReconcilerError(f"{failure.filename} cannot be read: {failure.strerror}") from failure
     except ValidationError as failure:
-        place = ".".join(map(str, failure.errors()[0]["loc"]))
-        raise ReconcilerError(f"{folder} is not a case of this version: see `{place}`") from None
+        raise ReconcilerError(f"{folder} is not a case of this version: see `{place_of(failure)}`") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ReconcilerError(f"{folder} is not a case of this version: see `records`") from None
     return case

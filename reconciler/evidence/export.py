@@ -6,23 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.core.wire import Shape
-from reconciler.evidence.case import (
-    Case,
-    CaseLimits,
-    RunCalls,
-    differences,
-    guesses,
-    run_calls,
-    script,
-    trace_of,
-)
+from reconciler.evidence.case import Case, RunCalls, differences, guesses, run_calls, script, trace_of
 from reconciler.evidence.replay import declared, replay
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
@@ -115,7 +106,7 @@ def export(
         about=seen["about"],
         records=seen["records"],
         capabilities=sorted(capabilities),
-        limits=CaseLimits(**asdict(limits)),
+        limits=limits,
         rate_limit=rate_limit,
         switches={},
         entries=None,
@@ -128,7 +119,7 @@ def export(
         seed = _seed(seen, case.state_records(), again)
     except (ValueError, KeyError, TypeError):
         raise NotExportable("what it saw was journaled by another version of this program") from None
-    return _faithful(case.model_copy(update={"seed": seed}), entries, found)
+    return _faithful(replace(case, seed=seed), entries, found)
 
 
 def _seen(run: PastRun, entries: Sequence[tuple[str, JournalEntry]]) -> Mapping[str, Any]:
@@ -198,16 +189,15 @@ def _candidates(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: 
         flips = [
             flipped for count in range(len(unsure) + 1) for flipped in itertools.combinations(unsure, count)
         ]
-        serial = case.limits.model_copy(update={"concurrency": 1})
+        serial = replace(case.limits, concurrency=1)
         for flipped, switches, limits in itertools.product(flips, _WAYS, (case.limits, serial)):
-            yield case.model_copy(
-                update={
-                    "entries": cut_off,
-                    "switches": dict(switches),
-                    "limits": limits,
-                    "faults": script(reading.calls, flipped),
-                    "trace": trace_of(reading),
-                }
+            yield replace(
+                case,
+                entries=cut_off,
+                switches=dict(switches),
+                limits=limits,
+                faults=script(reading.calls, flipped),
+                trace=trace_of(reading),
             )
 
 

@@ -18,7 +18,6 @@ from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.evidence.case import HELD_S, MANIFESTS, Case, run_calls, trace_of
-from reconciler.execution.limits import Limits
 from reconciler.execution.observed import FINGERPRINT
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
@@ -179,7 +178,7 @@ def _original(case: Case) -> Original:
         selected=frozenset(records),
         declared=frozenset(),
         capabilities=frozenset(case.capabilities),
-        limits=Limits(**case.limits.model_dump()),
+        limits=case.limits,
         rate_limit=case.rate_limit,
         switches=case.switches,
     )

@@ -3,18 +3,18 @@
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True):
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """`concurrency`: calls at a time. `read_concurrency`: GETs at a time while planning.
 
     `deadline_s`: seconds for one request. `settle_s`: seconds after which a lost create cannot take effect
     any more. `adopt_inferred`: a lost create is settled by evidence alone; without it, a person must decide.
     """
 
-    concurrency: int = 8
-    deadline_s: float = 30.0
-    settle_s: float = 180.0
-    adopt_inferred: bool = True
-    read_concurrency: int = 64
+    concurrency: int
+    deadline_s: float
+    settle_s: float
+    adopt_inferred: bool
+    read_concurrency: int
 
     @property
     def repeat_after_s(self) -> float:

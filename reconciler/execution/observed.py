@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Read
 from reconciler.secrets.redaction import redact
-from reconciler.state.codec import encode_record
+from reconciler.state.codec import decode_record, encode_record
 
 MOST_BYTES = 500_000  # of JSON, or somewhat more: some thousand objects
 _OF_A_DIGEST = 22  # bytes
@@ -71,6 +71,15 @@ def observed_data(
         "records": found_records,
         **({"left_out": left_out} if left_out else {}),
     }
+
+
+def read_records(records: Mapping[str, Any]) -> dict[Address, StateRecord]:
+    """The `records` of `observed_data`. Raises ValueError, KeyError or TypeError where one is none."""
+    found = {}
+    for text, fields in records.items():
+        address = Address.parse(text)
+        found[address] = decode_record(address, fields["serial"], json.dumps(fields).encode())
+    return found
 
 
 def _record(record: StateRecord) -> dict[str, Any]:

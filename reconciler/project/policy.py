@@ -19,6 +19,7 @@ from reconciler.core.errors import ManifestError
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord, weightiest_first
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, OutputRef, Plan, Step, StepEffect
+from reconciler.execution.observed import read_records
 from reconciler.guardrails.limit import Limit
 from reconciler.guardrails.rules import Finding, Judgement, judge_rules
 from reconciler.kinds.manifest import Spec
@@ -33,7 +34,6 @@ from reconciler.project.plan import make_plan
 from reconciler.project.settings import find_settings
 from reconciler.project.store import require_private
 from reconciler.project.undo import ALIKE
-from reconciler.state.codec import decode_record
 from reconciler.state.store import Event, JournalEntry, Run
 
 Verdict = Literal["passed", "refused", "undecided", "not-matched"]
@@ -200,9 +200,7 @@ def _past_plan(
     records: dict[Address, StateRecord] = {}
     for entry in entries:
         if entry.event is Event.RUN_OBSERVED:
-            for text, fields in dict(entry.data.get("records", {})).items():
-                address, serial = Address.parse(text), fields.pop("serial", 0)
-                records[address] = decode_record(address, serial, msgspec.json.encode(fields))
+            records |= read_records(entry.data.get("records", {}))
     steps = [step for entry in intents.values() for step in _past_step(entry)]
     by_address = {step.address: _actions(step.address, steps) for step in steps}
     changes = [

@@ -488,15 +488,15 @@ def read_report(name: str, text: bytes) -> Report:
     try:
         return convert(document, model).value()
     except ValidationError as failure:
-        why = f"`{_place(str(failure))}` is missing or wrong"
+        why = f"`{place_of(failure)}` is missing or wrong"
     except ValueError as failure:
         why = str(failure)
     raise ReconcilerError(f"{name} is not a report of this program: {why}", help=_HELP)
 
 
-def _place(problem: str) -> str:
+def place_of(failure: ValidationError) -> str:
     """Turn "… missing required field `reason` - at `$.changes[0]`" of msgspec into `changes.0.reason`."""
-    at = re.search(r"- at `\$\.?(.*)`$", problem)
-    missing = re.match(r"Object missing required field `(\w+)`", problem)
+    at = re.search(r"- at `\$\.?(.*)`$", str(failure))
+    named = re.match(r"Object (?:missing required|contains unknown) field `(\w+)`", str(failure))
     place = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", at[1]) if at is not None else ""
-    return ".".join(filter(None, (place, missing[1] if missing is not None else "")))
+    return ".".join(filter(None, (place, named[1] if named is not None else "")))
