@@ -16,18 +16,12 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, Damaged, digest, pack
 from reconciler.planning.digest import plan_text
 from reconciler.planning.saved import SavedPlan
+from reconciler.state.chain import state_head
 from reconciler.state.codec import decode_entry
 from reconciler.state.contents import Row, StateDump, verify
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
 
 HEAD, PLAN, REHEARSAL = "head.json", "plan.json", "rehearsal.json"
-
-
-class Slice(Struct, frozen=True):
-    """`parts`: the rows by name, and the heads of all scopes at one moment."""
-
-    parts: Mapping[str, bytes]
-    head: str
 
 
 def heads_at(contents: StateDump, count: int) -> dict[str, str]:
@@ -40,8 +34,11 @@ def head_text(lineage: str, heads: Mapping[str, str]) -> bytes:
     return json.dumps([lineage, *sorted(heads.items())], separators=(",", ":")).encode()
 
 
-def cut(contents: StateDump, run: str, count: int) -> Slice:
-    """The rows of the scopes of `run`, from its first row in each scope up to row `count` of the state."""
+def cut(contents: StateDump, run: str, count: int) -> dict[str, bytes]:
+    """The rows of the scopes of `run`, from its first row in each scope up to row `count` of the state.
+
+    By name, and with the heads of all scopes at that moment.
+    """
     parts: dict[str, bytes] = {}
     scopes: dict[str, int] = {}
     before: dict[str, str] = {}
@@ -51,8 +48,7 @@ def cut(contents: StateDump, run: str, count: int) -> Slice:
         if row.columns[0] == run or row.scope in scopes:
             number = scopes.setdefault(row.scope, len(scopes) + 1)
             parts[f"journal/{number:03}-{row.seq:08}.row"] = row_bytes(previous, row)
-    text = head_text(contents.lineage, heads_at(contents, count))
-    return Slice({**parts, HEAD: text}, digest(text))
+    return {**parts, HEAD: head_text(contents.lineage, heads_at(contents, count))}
 
 
 def row_bytes(previous: str, row: Row) -> bytes:
@@ -171,9 +167,8 @@ def bundle(
             show,
         )
     own = [index for index, row in enumerate(contents.rows) if row.columns[0] == run]
-    found = cut(contents, run, _count(contents, own, head))
-    parts = dict(found.parts)
-    started = _started(contents, own[0])
+    parts = cut(contents, run, _count(contents, own, head))
+    started = decode_entry(contents.rows[own[0]].columns)
     approvals = list(approvals_of(started))
     if len(approvals) > _MOST_APPROVALS:
         raise NotBundled(f"it used {len(approvals)} approvals")
@@ -187,10 +182,6 @@ def bundle(
     return data
 
 
-def _started(contents: StateDump, index: int) -> JournalEntry:
-    return decode_entry(contents.rows[index].columns)
-
-
 def _count(contents: StateDump, own: list[int], head: str) -> int:
     """The number of rows after which the state had this head, from the end of the run on.
 
@@ -201,7 +192,7 @@ def _count(contents: StateDump, own: list[int], head: str) -> int:
     if not head:
         return first
     for count in range(first, len(contents.rows) + 1):
-        if digest(head_text(contents.lineage, heads_at(contents, count))) == head.lower():
+        if state_head(contents.lineage, heads_at(contents, count)) == head.lower():
             return count
     raise NotBundled(
         f"the state has not had the head {head} since the run ended", help="check the head: apply prints it"

@@ -1,7 +1,6 @@
 """Verifies a bundle offline, from its bytes alone, and shows the facts that it proves."""
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from msgspec import Struct
 
@@ -17,21 +16,17 @@ from reconciler.state.runs import history_of
 from reconciler.state.store import Run
 
 
-class SignedBy(Struct, frozen=True):
-    """One approval. `known`: an allowed signer has its key. `reason`: as signed."""
-
-    principal: str
-    known: bool
-    reason: str
-
-
 class Verified(Struct, frozen=True):
-    """`rows`: the journal of the run. `head`: of the state right after the run. `parts`: their names."""
+    """`rows`: the journal of the run. `head`: of the state right after the run. `parts`: their names.
+
+    `approvals`: as signed. `allowed`: allowed signers have their keys.
+    """
 
     rows: Proven
     head: str
     parts: tuple[str, ...]
-    approvals: tuple[SignedBy, ...]
+    approvals: tuple[Statement, ...]
+    allowed: bool
 
 
 def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Mapping[str, str]) -> Verified:
@@ -48,15 +43,15 @@ def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Ma
         raise Damaged(PLAN, "it is not the plan that the run carried out")
     signed = _approvals(parts, rows, signers, env)
     if REHEARSAL in parts:
-        named = {statement.rehearsal for statement, _ in signed}
+        named = {statement.rehearsal for statement in signed}
         if digest(parts[REHEARSAL]) not in named:
             raise Damaged(REHEARSAL, "no approval was given to this rehearsal")
-    return Verified(rows, of_head, tuple(sorted(parts)), tuple(by for _, by in signed))
+    return Verified(rows, of_head, tuple(sorted(parts)), tuple(signed), signers is not None)
 
 
 def _approvals(
     parts: Mapping[str, bytes], rows: Proven, signers: bytes | None, env: Mapping[str, str]
-) -> list[tuple[Statement, SignedBy]]:
+) -> list[Statement]:
     used = list(approvals_of(rows.started))
     names = {name for name in parts if name.startswith("approvals/")}
     found = []
@@ -69,26 +64,17 @@ def _approvals(
         if approval.get("id") != f"approval-{digest(parts[statement])}":
             raise Damaged(statement, "the run used another approval")
         said = _said(statement, parts[statement], rows)
-        why = _why_unsigned(said, parts[statement], parts[signature], signers, rows.started.at, env)
+        if signers is None:
+            why = why_not_signed(parts[statement], parts[signature], env)
+        else:
+            at = rows.started.at
+            why = verifies(parts[statement], parts[signature], said.principal, signers, at, env)
         if why:
             raise Damaged(signature, f"`{said.principal}` did not sign this, or may not: {why}")
-        found.append((said, SignedBy(said.principal, signers is not None, said.reason)))
+        found.append(said)
     if names:
         raise Damaged(min(names), "the run used no such approval")
     return found
-
-
-def _why_unsigned(
-    said: Statement,
-    statement: bytes,
-    signature: bytes,
-    signers: bytes | None,
-    at: datetime,
-    env: Mapping[str, str],
-) -> str:
-    if signers is None:
-        return why_not_signed(statement, signature, env)
-    return verifies(statement, signature, said.principal, signers, at, env)
 
 
 def _said(name: str, text: bytes, rows: Proven) -> Statement:
@@ -123,7 +109,7 @@ def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
     run = next(run for run in history_of(found.rows.entries).runs if run.id == found.rows.run)
     plan = run.began.digest
     approvals = [
-        {"principal": by.principal, "allowed": by.known or None, "reason": by.reason}
+        {"principal": by.principal, "allowed": found.allowed or None, "reason": by.reason}
         for by in found.approvals
     ]
     document = {
@@ -160,6 +146,6 @@ def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
     lines = [f"{file} is what was written."]
     lines += [f"  {name + ':':<13}{visible(str(value))}" for name, value in facts.items() if value]
     for by in found.approvals:
-        known = "" if by.known else " (any key: give --allowed-signers)"
+        known = "" if found.allowed else " (any key: give --allowed-signers)"
         lines.append(f"  {'approved by:':<13}{visible(by.principal)}{known}: {visible(by.reason)}")
     return Page(document=document, text="\n".join(lines) + "\n")

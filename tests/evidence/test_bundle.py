@@ -38,9 +38,9 @@ def test_a_bundle_proves_the_run_and_who_approved_it(made: Made) -> None:
     assert found.rows.run == made.run
     (run,) = history_of(found.rows.entries).runs
     assert (run.ended(), len(run.calls)) == ("done", 2)
-    assert [(each.principal, each.known) for each in found.approvals] == [("ana@example.com", True)]
+    assert ([each.principal for each in found.approvals], found.allowed) == (["ana@example.com"], True)
     assert found.parts[-1] == PLAN
-    assert [each.known for each in verified(made.data).approvals] == [False]
+    assert not verified(made.data).allowed
 
 
 def test_the_same_run_gives_the_same_bytes_and_no_secret(made: Made) -> None:
