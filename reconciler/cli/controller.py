@@ -212,8 +212,7 @@ def status(chosen: ChosenState) -> None:
         for each in scopes
     ]
     lines = lines or ["No controller has looked at anything yet."]
-    document = {"scopes": [each.to_json() for each in scopes]}
-    emit(Page(context=chosen.context(state), document=document, text=page_text(lines)))
+    emit(Page(context=chosen.context(state), document={"scopes": scopes}, text=page_text(lines)))
 
 
 def _ordered(status: ScopeStatus, orders: Mapping[str, memory.Order]) -> ScopeStatus:

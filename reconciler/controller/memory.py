@@ -5,7 +5,7 @@ Both are notes of the state (`execution.decisions`), so that they are seen from 
 
 from collections.abc import Collection, Mapping
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, convert, field, to_builtins
 
 from reconciler.controller.status import ScopeStatus
 from reconciler.execution.decisions import Actor, Content, recall, remember
@@ -62,7 +62,7 @@ async def write(
 
     def new(before: Content) -> Content:
         kept = {scope: data for scope, data in before.items() if scope not in gone}
-        return kept | {scope: status.to_json() for scope, status in statuses.items()}
+        return kept | {scope: to_builtins(status) for scope, status in statuses.items()}
 
     await remember(store, actor, _STATUSES, new)
 

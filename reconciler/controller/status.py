@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -55,16 +55,6 @@ class ScopeStatus(Struct, frozen=True):
     since: datetime
     last_success: datetime | None = None
     reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        success = self.last_success.isoformat() if self.last_success is not None else None
-        return {
-            "scope": self.scope,
-            "status": str(self.status),
-            "since": self.since.isoformat(),
-            "last_success": success,
-            "reason": self.reason,
-        }
 
     def after(self, seen: "Seen", now: datetime) -> "ScopeStatus":
         """The status once a look has `seen` the scope. No time is after `now`: clocks are set back, too."""

@@ -71,7 +71,7 @@ class _NoFiles(selectors.BaseSelector):
 
 
 class Timeline(asyncio.SelectorEventLoop):
-    """An event loop in simulated time. `time()` starts at 0, which is `begin`."""
+    """An event loop in simulated time, and its `Clock`. `time()` starts at 0, which is `begin`."""
 
     def __init__(self, begin: datetime = START) -> None:
         self._begin = begin
@@ -86,6 +86,11 @@ class Timeline(asyncio.SelectorEventLoop):
 
     def now(self) -> datetime:
         return self._begin + timedelta(seconds=self.time())
+
+    monotonic = time
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, TICK_S))
 
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
@@ -180,7 +185,7 @@ class Twin:
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
         state = State(original.lineage, original.records, (), frozenset(), serials=serials)
-        self.memory = holding_state(state, KEY, _Clock(self.timeline))
+        self.memory = holding_state(state, KEY, self.timeline)
         self.memory.randomness = self._rng.randbytes
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -216,7 +221,7 @@ class Twin:
 
         `store`, `transport`: other handles on the state and the sandbox. `jitter`: of retries, from 0 to 1.
         """
-        clock, original = _Clock(self.timeline), self.original
+        clock, original = self.timeline, self.original
         platform = platform_client(
             transport or TwinTransport(self.sandbox, process),
             _URL,
@@ -240,22 +245,6 @@ class Twin:
             address=original.plan.context.platform or "",
             state_url=original.plan.context.state,
         )
-
-
-class _Clock:
-    """The time of the twin, as a `Clock`."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-
-    def now(self) -> datetime:
-        return self._timeline.now()
-
-    def monotonic(self) -> float:
-        return self._timeline.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(max(seconds, TICK_S))
 
 
 # --- assumptions: behaviour that the API document leaves open, and that the twin plays one way ---

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from reconciler.controller.memory import Kept, Order, read
@@ -25,15 +26,15 @@ def state(**notes: Any) -> State:
 
 @pytest.mark.parametrize("status", [SHOP, replace(SHOP, last_success=None, status=Status.IN_SYNC)])
 def test_a_status_is_the_same_after_it_was_kept(status: ScopeStatus) -> None:
-    assert read(state(controller={"shop": status.to_json()})).statuses == {"shop": status}
+    assert read(state(controller={"shop": to_builtins(status)})).statuses == {"shop": status}
 
 
 @pytest.mark.parametrize(
     "broken", [{"status": "asleep"}, {"since": "never"}, {"last_success": 3}, {"scope": None}]
 )
 def test_what_a_newer_version_wrote_is_left_out(broken: dict[str, object]) -> None:
-    written = {key: value for key, value in (SHOP.to_json() | broken).items() if value is not None}
-    kept = read(state(controller={"shop": written, "other": replace(SHOP, scope="other").to_json()}))
+    written = {key: value for key, value in (to_builtins(SHOP) | broken).items() if value is not None}
+    kept = read(state(controller={"shop": written, "other": to_builtins(replace(SHOP, scope="other"))}))
     assert set(kept.statuses) == {"other"}
 
 
