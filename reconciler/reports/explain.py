@@ -1,4 +1,4 @@
-"""Pages about kinds, fields and diagnostic codes, as text and as Markdown."""
+"""Pages about kinds, fields and diagnostic codes."""
 
 import re
 import textwrap
@@ -17,8 +17,8 @@ Heading = Callable[[str], str]  # marks a heading, such as by bold type
 
 _WIDTH = 100
 _INDENT = "  "
-_FENCE = re.compile(r"^```\w*$")
-_TITLE = re.compile(r"^#+ ")
+FENCE = re.compile(r"^```\w*$")
+TITLE = re.compile(r"^#+ ")
 # Starts the part of a text that a list of fields has no room for: the cure, the way of comparing.
 _RECIPE = re.compile(r": | \(")
 
@@ -50,12 +50,12 @@ def code_page(explanation: Explanation, heading: Heading) -> Page:
     lines = [heading(f"{explanation.code}: {explanation.title}"), ""]
     fenced = False
     for line in explanation.text.splitlines():
-        if _FENCE.match(line):
+        if FENCE.match(line):
             fenced = not fenced
         elif fenced:
             lines.append(f"    {line}".rstrip())
         else:
-            lines.append(heading(_TITLE.sub("", line)) if _TITLE.match(line) else line)
+            lines.append(heading(TITLE.sub("", line)) if TITLE.match(line) else line)
     return _page(asdict(explanation), lines)
 
 
@@ -78,7 +78,7 @@ def kind_page(page: "KindPage", heading: Heading) -> Page:
 
 def field_page(page: "KindPage", field: "FieldPage", heading: Heading) -> Page:
     """One field with the effect of a change, the fields in it, and examples."""
-    lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{_signature(field)}"]
+    lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{signature(field)}"]
     lines += _wrapped(field.description, 2)
     if field.change:
         lines += ["", heading("When it changes"), *_wrapped(field.change, 2)]
@@ -115,7 +115,7 @@ def _field_document(field: "FieldPage") -> dict[str, Any]:
 
 def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
     """The lines about one field. `known`: a change that is not said again."""
-    yield f"{_INDENT}{name}{_INDENT}{_signature(field)}"
+    yield f"{_INDENT}{name}{_INDENT}{signature(field)}"
     yield from _wrapped(field.description, 6)
     if field.change and field.change != known:
         yield from _wrapped(f"When it changes: {_RECIPE.split(field.change)[0]}.", 6)
@@ -127,7 +127,7 @@ def _under(field: "FieldPage", below: "FieldPage") -> str:
     return below.path.removeprefix(field.path).removeprefix(".")
 
 
-def _signature(field: "FieldPage") -> str:
+def signature(field: "FieldPage") -> str:
     """`integer, at least 1, required`."""
     default = _words(field.default)
     return ", ".join(
@@ -160,30 +160,3 @@ def _wrapped(text: str, indent: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-# --- Markdown ---
-
-
-def kind_markdown(page: "KindPage") -> str:
-    """A section of second level with a table of all fields."""
-    rows = [_row(field) for field in page.all_fields() if not field.path.startswith(("apiVersion", "kind"))]
-    table = ["| field | type | meaning | when it changes |", "|---|---|---|---|", *rows]
-    return "\n".join(
-        [f"## {page.name}", "", page.description, "", f"```yaml\n{page.example}```", "", *table, ""]
-    )
-
-
-def _row(field: "FieldPage") -> str:
-    cells = (f"`{field.path}`", _signature(field), field.description, field.change)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def code_markdown(explanation: Explanation) -> str:
-    """A section of second level; the headings of the page are one level deeper."""
-    lines = []
-    fenced = False
-    for line in explanation.text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        lines.append(f"#{line}" if _TITLE.match(line) and not fenced else line)
-    return "\n".join([f"## {explanation.code}", "", f"{explanation.title}.", "", *lines, ""])

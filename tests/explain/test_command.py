@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.reference import cli_markdown, code_markdown, kind_markdown
 from reconciler.cli.main import VERBS, run
 from reconciler.cli.output import echo_diagnostics
-from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
 from reconciler.guardrails.kinds import find_guardrails
@@ -16,7 +16,6 @@ from reconciler.manifests.authoring.explain import all_explanations, all_kinds
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.sections import PlatformSettings, known_capabilities
 from reconciler.reports.diagnostics import pointer
-from reconciler.reports.explain import code_markdown, kind_markdown
 
 USAGE = 64
 ESCAPE = "\x1b"
