@@ -43,11 +43,12 @@ class PullRequest(Struct, frozen=True):
 class Host(ABC):
     """One pull request at one host. All methods raise ReconcilerError.
 
-    `most`: limit of a comment in bytes, below the host's own, which counts characters. `most_said`: limit of
-    a status in characters. `paging`: the parameter for the size of a page. `rights`: help for a token that
-    may not do something.
+    `request`: what the host calls it. `most`: limit of a comment in bytes, below the host's own, which counts
+    characters. `most_said`: limit of a status in characters. `paging`: parameters of a list, the last one for
+    the size of a page. `rights`: help for a token that may not do something.
     """
 
+    request: ClassVar[str] = "pull request"
     most: ClassVar[int]
     most_said: ClassVar[int]
     paging: ClassVar[str] = "per_page"
@@ -67,10 +68,6 @@ class Host(ABC):
         """Our user name, as the author of our comments."""
 
     @abstractmethod
-    async def create(self, text: str) -> Comment:
-        """Write a new comment. Raises Unknown where it may exist nevertheless."""
-
-    @abstractmethod
     async def update(self, comment: Comment, text: str) -> Comment | None:
         """Replace the text of a comment; None where it no longer exists."""
 
@@ -85,7 +82,7 @@ class Host(ABC):
     @property
     @abstractmethod
     def _list(self) -> str:
-        """The path of the list of comments, without the parameters of paging."""
+        """The path of the list of comments."""
 
     @abstractmethod
     def _read(self, item: Any) -> Comment | None:
@@ -95,8 +92,7 @@ class Host(ABC):
         """All comments, in the order of the host: oldest first."""
         found: dict[int, Comment] = {}
         for page in range(1, MOST_PAGES + 1):
-            query = f"{'&' if '?' in self._list else '?'}{self.paging}={PER_PAGE}&page={page}"
-            answer = await self.requests.send("GET", f"{self._list}{query}")
+            answer = await self.requests.send("GET", f"{self._list}?{self.paging}={PER_PAGE}&page={page}")
             items = self._checked(answer, "read the comments of the pull request", list)
             self.now = time_of(answer, self.requests.clock)
             fresh = [comment for comment in self._comments(items) if comment.id not in found]
@@ -115,9 +111,10 @@ class Host(ABC):
         found: Mapping[str, Any] = self._checked(await self.requests.send("GET", path), what, dict)
         return found
 
-    async def _post(self, path: str, body: Mapping[str, Any], what: str) -> Comment:
-        """The comment that a POST created. Raises Unknown where it may exist nevertheless."""
-        return self._written(await self.requests.send_once("POST", path, body), what)
+    async def create(self, text: str) -> Comment:
+        """Write a new comment. Raises Unknown where it may exist nevertheless."""
+        answer = await self.requests.send_once(self._list, {"body": text})
+        return self._written(answer, f"comment on the {self.request}")
 
     async def _set(self, method: Method, path: str, body: Mapping[str, Any], what: str) -> Comment | None:
         """The comment after a write; None where it no longer exists."""
@@ -220,9 +217,6 @@ class GitHub(Host):
             return ACTIONS
         return text_at(self._checked(answer, "ask who it belongs to", dict), "login")
 
-    async def create(self, text: str) -> Comment:
-        return await self._post(self._list, {"body": text}, "comment on the pull request")
-
     async def update(self, comment: Comment, text: str) -> Comment | None:
         path = f"{self._repository}/issues/comments/{comment.id}"
         return await self._set("PATCH", path, {"body": text}, "change its comment")
@@ -279,8 +273,10 @@ class GitLab(Host):
     Source: its REST API, version 4: notes of merge requests, commit statuses, users.
     """
 
+    request = "merge request"
     most = 1_000_000
     most_said = 255
+    paging = "sort=asc&order_by=created_at&per_page"
     rights = (
         "give the token of the project the role Developer and the scope `api`. Pipelines of forks get no "
         "masked variables: run them in the parent project"
@@ -292,9 +288,6 @@ class GitLab(Host):
 
     async def whoami(self) -> str:
         return text_at(await self._get("/user", "ask who it belongs to"), "username")
-
-    async def create(self, text: str) -> Comment:
-        return await self._post(f"{self._request}/notes", {"body": text}, "comment on the merge request")
 
     async def update(self, comment: Comment, text: str) -> Comment | None:
         path = f"{self._request}/notes/{comment.id}"
@@ -323,7 +316,7 @@ class GitLab(Host):
 
     @property
     def _list(self) -> str:
-        return f"{self._request}/notes?sort=asc&order_by=created_at"
+        return f"{self._request}/notes"
 
     def _read(self, item: Any) -> Comment | None:
         id = item.get("id") if isinstance(item, dict) else None

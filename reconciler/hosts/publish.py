@@ -113,50 +113,44 @@ class Published(Struct, frozen=True):
     commit: str
 
 
-class Draft(Struct, frozen=True):
-    """A comment to be published. `text`: makes it, given its limit in bytes and a remark to put above it.
+class _Publication(Struct, frozen=True):
+    """One comment on its way: finds ours, decides whether it is newer, writes.
 
-    `revision`: of the report's manifests; None where git knows none. `at`: when the report was made; None
-    where it does not say. `nonce`: as in `Run`. `keeps_history`: the earlier comment stays, marked as
-    superseded.
+    `text`: makes it, given its limit in bytes and a remark to put above it. `revision`: of the report's
+    manifests; None where git knows none. `at`: when the report was made; None where it does not say. `nonce`:
+    as in `Run`. `author`: our name at the host; "": the host is asked. `keeps_history`: the earlier comment
+    stays, marked as superseded.
     """
 
+    host: Host
     environment: str
     text: Callable[[int, str], str]
     revision: str | None
     at: datetime | None
     nonce: str
-    keeps_history: bool = False
+    author: str
+    keeps_history: bool
 
+    async def publish(self) -> Published:
+        """Write the comment. The outcome is "stale" where a newer comment or commit stands.
 
-async def publish(host: Host, draft: Draft, author: str = "") -> Published:
-    """Write the comment. `author`: our name at the host; "": the host is asked. Raises ReconcilerError."""
-    return await _Publication(host, draft, author).work()
-
-
-class _Publication:
-    """One comment on its way: finds ours, decides whether it is newer, writes."""
-
-    def __init__(self, host: Host, draft: Draft, author: str) -> None:
-        self._host, self._draft, self._author = host, draft, author
-
-    async def work(self) -> Published:
-        """Decide and write. The outcome is "stale" where a newer comment or commit stands."""
-        host, job = self._host, self._host.job
+        Raises ReconcilerError.
+        """
+        host, job = self.host, self.host.job
         comments = await host.comments()
-        marked_ones = [comment for comment in comments if is_of(self._draft.environment, comment.body)]
+        marked_ones = [comment for comment in comments if is_of(self.environment, comment.body)]
         self._refuse_future()
         ours = await self._ours(marked_ones)
         current = max(ours, key=lambda comment: (run_of(comment.body).at, comment.id)) if ours else None
         commit, outdated = job.commit, False
         if self._must_ask(current):
             pull = await host.pull_request()
-            commit = job.commit or (pull.head if self._draft.revision in (pull.merge, None) else "")
+            commit = job.commit or (pull.head if self.revision in (pull.merge, None) else "")
             outdated = not self._is_current(pull)
             if outdated and (job.runs_later or (current and run_of(current.body).commit == pull.head)):
                 return Published("stale", current.url if current else "", "")
-        commit = commit or self._draft.revision or ""
-        run = Run(commit, self._draft.at or self._now, self._draft.nonce)
+        commit = commit or self.revision or ""
+        run = Run(commit, self.at or self._now, self.nonce)
         if current is not None and self._is_newer(run_of(current.body), run, outdated=outdated):
             return Published("stale", current.url, "")
         body = self._body(run, OUTDATED if outdated else "")
@@ -166,16 +160,16 @@ class _Publication:
     @property
     def _now(self) -> datetime:
         """The time by the clock of the host, which all runs share."""
-        return self._host.now or self._host.requests.clock.now()
+        return self.host.now or self.host.requests.clock.now()
 
     def _body(self, run: Run, remark: str) -> str:
         """The body of the comment, within the limit of the host, with `remark` above its text."""
-        room = self._host.most - len(marked(self._draft.environment, run, "").encode())
-        return marked(self._draft.environment, run, self._draft.text(room, remark))
+        room = self.host.most - len(marked(self.environment, run, "").encode())
+        return marked(self.environment, run, self.text(room, remark))
 
     def _refuse_future(self) -> None:
         """Raises ReconcilerError for a report from the future: it would stay the newest until then."""
-        at, now = self._draft.at, self._now
+        at, now = self.at, self._now
         if at is not None and at > now + _CLOCKS:
             raise ReconcilerError(
                 f"the report says that it was made at {at:%Y-%m-%d %H:%M} UTC, but the clock of the git host "
@@ -187,7 +181,7 @@ class _Publication:
         """The comments that we wrote. Others may have copied the marks."""
         if not marked_ones:
             return []
-        author = self._author or await self._host.whoami()
+        author = self.author or await self.host.whoami()
         if not author:
             raise ReconcilerError(
                 "the git host does not say whom the token belongs to", help="pass --author NAME"
@@ -199,7 +193,7 @@ class _Publication:
 
         Without a comment nothing newer can be lost, and a run for a newer commit replaces ours.
         """
-        job, revision = self._host.job, self._draft.revision
+        job, revision = self.host.job, self.revision
         if current is not None or not job.commit or job.runs_later:
             return True
         return revision is not None and revision not in (job.commit, *job.also)
@@ -209,7 +203,7 @@ class _Publication:
 
         In a job that comes later, the report itself proves nothing: a stranger may have written it.
         """
-        job, revision = self._host.job, self._draft.revision
+        job, revision = self.host.job, self.revision
         if job.runs_later:
             return job.commit == pull.head
         if revision in (pull.head, pull.merge) or not pull.head:
@@ -233,8 +227,8 @@ class _Publication:
         if current is not None and _says_the_same(current.body, body):
             await self._supersede(others)
             return Published("unchanged", current.url, "")
-        if current is not None and not self._draft.keeps_history:
-            updated = await self._host.update(current, body)
+        if current is not None and not self.keeps_history:
+            updated = await self.host.update(current, body)
             if updated is not None:
                 await self._supersede(others)
                 return Published("updated", updated.url, "")
@@ -247,17 +241,17 @@ class _Publication:
     async def _supersede(self, comments: Sequence[Comment]) -> None:
         """Mark earlier comments as superseded."""
         for comment in comments:
-            await self._host.update(comment, superseded(self._draft.environment, comment.body))
+            await self.host.update(comment, superseded(self.environment, comment.body))
 
     async def _create(self, body: str) -> Comment:
         """The new comment. It is never sent twice: after a lost answer, it is looked for."""
         try:
-            return await self._host.create(body)
+            return await self.host.create(body)
         except Unknown as lost:
             for pause_s in _LOOKS_S:
-                await self._host.requests.clock.sleep(pause_s)
-                for comment in await self._host.comments():
-                    if is_of(self._draft.environment, comment.body) and run_of(comment.body) == run_of(body):
+                await self.host.requests.clock.sleep(pause_s)
+                for comment in await self.host.comments():
+                    if is_of(self.environment, comment.body) and run_of(comment.body) == run_of(body):
                         return comment
             raise ReconcilerError(
                 f"it is not known whether the comment was written: {lost.message}",
@@ -298,7 +292,7 @@ async def show(
 ) -> Shown:
     """Publish `reports`, which are about one environment, then set the status of the commit.
 
-    `nonce`, `author`, `keeps_history`: as in `publish`. `env`: the environment of reports that name none.
+    `nonce`, `author`, `keeps_history`: as in `_Publication`. `env`: of reports that name no environment.
     `details_url`: page with the full report; "" for none. Raises ReconcilerError.
     """
     clock = clock or SystemClock()
@@ -310,12 +304,12 @@ async def show(
         return comment_text(reports, details_url, most, remark)
 
     revision, at = (newest.revision, newest.at) if newest is not None else (None, None)
-    draft = Draft(environment, text, revision, at, nonce, keeps_history)
     async with aclosing(HttpTransport(job.api)) as transport:
         host = HOSTS[job.host]
         headers = host.headers(job.token)
         client = host(Requests(transport, job.api, headers, token=job.token, clock=clock, tell=tell), job)
-        done = await publish(client, draft, author)
+        comment = _Publication(client, environment, text, revision, at, nonce, author, keeps_history)
+        done = await comment.publish()
         status = state_of(reports) if sets_status and done.commit else None
         if status is not None:
             said = said_of(reports, client.most_said)

@@ -57,12 +57,12 @@ class Requests:
         """
         return await self._tried(method, path, body, once=False)
 
-    async def send_once(self, method: Method, path: str, body: Mapping[str, Any]) -> Answer:
-        """The answer. Retried only where nothing was sent.
+    async def send_once(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """The answer to a POST. Retried only where nothing was sent.
 
         Raises Unknown after a lost answer or one that leaves the outcome open (5xx), else ReconcilerError.
         """
-        return await self._tried(method, path, body, once=True)
+        return await self._tried("POST", path, body, once=True)
 
     def said(self, answer: Answer) -> str:
         """The host's own error text in an answer; "" where it has none."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.hosts.host import GITLAB_STATES, GitHub, GitLab
+from reconciler.hosts.host import GITLAB_STATES, GitLab
+from reconciler.hosts.requests import Requests
 from tests.hosts import doubles
 from tests.hosts.doubles import NUMBER, REPOSITORY, serving
 from tests.hosts.published import completed, problems_of_answer, published
@@ -62,12 +63,12 @@ def test_a_wrong_name_in_a_body_fails_the_test_that_sent_it(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end, whatever the code under test made of the refusal."""
-    once = GitHub._post
+    once = Requests.send_once
 
-    async def misnamed(self: Any, path: str, body: Any, what: str) -> Any:
-        return await once(self, path, {"text": body["body"]}, what)
+    async def misnamed(self: Any, path: str, body: Any) -> Any:
+        return await once(self, path, {"text": body["body"]})
 
-    monkeypatch.setattr("reconciler.hosts.host.Host._post", misnamed)
+    monkeypatch.setattr(Requests, "send_once", misnamed)
     with (
         pytest.raises(AssertionError, match="'text' was unexpected"),
         serving(kind) as world,
