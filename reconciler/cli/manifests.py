@@ -18,7 +18,7 @@ from reconciler.planning.graph import plan_graph, resource_graph
 from reconciler.project import desired as checks
 from reconciler.project.files import read_file
 from reconciler.project.manifests import environments_at, read_manifests
-from reconciler.reports.report import GraphReport, Page, ValidationReport
+from reconciler.reports.report import GraphReport, Page
 
 
 @verb("validate", *options.MANIFESTS, report="validate")
@@ -35,19 +35,9 @@ def validate(chosen: ChosenManifests) -> int:
     if not chosen.env and default is not None and default not in names:
         config.of(default).refuse_unknown_environment(names[1:])
     environments = [config.of(name) for name in names]
-    found = checks.validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
-    differs = chosen.changed_since is not None
-    emit(
-        ValidationReport(
-            resources=len(found.addresses),
-            files=tuple(sorted(found.files)),
-            environments=tuple(names) if len(names) > 1 else (),
-            changed=tuple(sorted(map(str, found.differ))) if differs else None,
-            dependants=tuple(sorted(map(str, found.dependants))),
-            diagnostics=found.diagnostics,
-        )
-    )
-    return FAILED if has_errors(found.diagnostics) else DONE
+    report = checks.validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
+    emit(report)
+    return FAILED if has_errors(report.diagnostics) else DONE
 
 
 @verb("build", *options.MANIFESTS)

@@ -1,10 +1,9 @@
 """Loads and checks the manifests that a verb is about."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.context import BASE, Origin
@@ -30,6 +29,7 @@ from reconciler.policies.drill import undrillable
 from reconciler.project.files import SourceTexts
 from reconciler.project.manifests import given_paths, overlay_path, read_manifests
 from reconciler.project.settings import ProjectSettings
+from reconciler.reports.report import ValidationReport
 
 
 def load_desired(
@@ -117,30 +117,19 @@ def service_of_object(address: Address, load: Callable[[], Desired]) -> Sequence
     return load().policies if kind is not None and kind.role(OnService) is not None else ()
 
 
-class Validated(Struct, frozen=True):
-    """The manifests of one or several environments, checked. `differ`, `dependants`: see `Changed`.
-
-    `diagnostics`: each once; one that is not of all environments says whose it is.
-    """
-
-    addresses: Collection[Address]
-    files: Collection[str]
-    diagnostics: tuple[Diagnostic, ...]
-    differ: Collection[Address]
-    dependants: Collection[Address]
-
-
 def validate(
     paths: Sequence[str],
     configs: Sequence[ProjectSettings],
     texts: SourceTexts,
     ref: str | None = None,
     changed_since: str | None = None,
-) -> Validated:
+) -> ValidationReport:
     """Check the manifests alone, without a platform or a state.
 
-    `configs`: the settings for each environment. The others: see `read_manifests`.
+    `configs`: the settings for each environment. The others: see `read_manifests`. A diagnostic of several
+    environments is there once; one that is not of all says whose it is.
     """
+    environments = [config.env or BASE for config in configs]
     addresses: set[Address] = set()
     files: set[str] = set()
     differ: set[Address] = set()
@@ -164,14 +153,21 @@ def validate(
     at, config = manifests.at, configs[-1]
     _, of_guardrails = read_limits(config.written.guardrails, config.root, at or config.trusted)
     for problem in of_guardrails:
-        found[problem] = [config.env or BASE for config in configs]
+        found[problem] = environments
     diagnostics = []
     for problem, names in found.items():
         whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
         everywhere = len(names) == len(configs)
         message = problem.message if everywhere else f"{problem.message} ({whose})"
         diagnostics.append(replace(problem, message=message))
-    return Validated(addresses, files, tuple(diagnostics), differ, dependants - differ)
+    return ValidationReport(
+        resources=len(addresses),
+        files=tuple(sorted(files)),
+        environments=tuple(environments) if len(environments) > 1 else (),
+        changed=tuple(sorted(map(str, differ))) if changed_since is not None else None,
+        dependants=tuple(sorted(map(str, dependants - differ))),
+        diagnostics=tuple(diagnostics),
+    )
 
 
 def missing_sources(
