@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
@@ -57,26 +57,22 @@ def body_of(event: Event, format: FormatName, id: str) -> Body:
 
 def _json(event: Event, id: str) -> Body:
     """Source: Standard Webhooks 1.0, payload structure."""
-    return _as_json(
-        "application/json",
-        {"type": event.type, "timestamp": event.run.at.isoformat(), "data": event.to_json()},
-    )
+    said = {"type": event.type, "timestamp": event.run.at.isoformat(), "data": event.to_json()}
+    return Body("application/json", to_json(said))
 
 
 def _cloudevents(event: Event, id: str) -> Body:
     """Source: CloudEvents 1.0.2, HTTP binding, structured mode."""
-    return _as_json(
-        "application/cloudevents+json",
-        {
-            "specversion": "1.0",
-            "id": id,
-            "source": f"/reconcile/{event.run.environment}",
-            "type": event.type,
-            "time": event.run.at.isoformat(),
-            "datacontenttype": "application/json",
-            "data": event.to_json(),
-        },
-    )
+    said = {
+        "specversion": "1.0",
+        "id": id,
+        "source": f"/reconcile/{event.run.environment}",
+        "type": event.type,
+        "time": event.run.at.isoformat(),
+        "datacontenttype": "application/json",
+        "data": event.to_json(),
+    }
+    return Body("application/cloudevents+json", to_json(said))
 
 
 def _slack(event: Event, id: str) -> Body:
@@ -91,7 +87,7 @@ def _slack(event: Event, id: str) -> Body:
         lines.append(f"… and {more} more")
     who = [f"by {_code(run.by)}", *(_code(text) for text in (run.job_url, event.run_id) if text)]
     lines.append(", ".join(who))
-    return _as_json("application/json", {"text": "\n".join(lines)})
+    return Body("application/json", to_json({"text": "\n".join(lines)}))
 
 
 def _line(item: Item) -> str:
@@ -105,11 +101,6 @@ def _code(text: str) -> str:
     return f"`{safe}`"
 
 
-def _as_json(content_type: str, value: Mapping[str, Any]) -> Body:
-    """`value` as the JSON body of a message."""
-    return Body(content_type, to_json(value))
-
-
 _FORMATS: Mapping[FormatName, Callable[[Event, str], Body]] = {
     "slack": _slack,
     "json": _json,
@@ -120,6 +111,7 @@ _FORMATS: Mapping[FormatName, Callable[[Event, str], Body]] = {
 _PREFIX = "whsec_"
 _LEAST_KEY, _MOST_KEY = 24, 64  # bytes
 _MOST_ANSWER = 64 * 1024  # bytes of an answer's body, which nothing reads
+_AGENT = {"user-agent": f"reconciler/{program_version()}"}
 
 
 async def send_all(
@@ -138,12 +130,8 @@ async def send_all(
             key = parse_key(await value(hook.secret_from)) if hook.secret_from is not None else None
             id = f"msg_{uuid.uuid4().hex}"
             body = body_of(event, hook.format, id)
-            agent = f"reconciler/{program_version()}"
-            wire = HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)
-            async with aclosing(wire) as transport:
-                await deliver(
-                    transport, url, body, id, key, clock=clock, jitter=random.random, user_agent=agent
-                )
+            async with _transport_to(url) as transport:
+                await deliver(transport, url, body, id, key, clock=clock)
         except ReconcilerError as failure:
             help = f"\n  = help: {failure.help}" if failure.help else ""
             warn(f"could not deliver `{event.name}` to `notify.{number}`: {failure.message}{help}")
@@ -162,11 +150,10 @@ async def beat(
     try:
         url = parse_url(heartbeat.url or await _secrets(config)(heartbeat.url_from))
 
-        async with aclosing(HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)) as transport:
+        async with _transport_to(url) as transport:
 
             async def attempt(deadline_s: float) -> Answer:
-                headers = {"user-agent": f"reconciler/{program_version()}"}
-                return await transport.request("GET", url, headers=headers, body=b"", deadline_s=deadline_s)
+                return await transport.request("GET", url, headers=_AGENT, body=b"", deadline_s=deadline_s)
 
             answer = await answer_in_time(attempt, clock=clock, jitter=random.random)
         if not 200 <= answer.status < 300:
@@ -195,8 +182,7 @@ async def deliver(
     key: bytes | None,
     *,
     clock: Clock,
-    jitter: Callable[[], float],
-    user_agent: str,
+    jitter: Callable[[], float] = random.random,
 ) -> None:
     """Send one message, with retries in a time limit.
 
@@ -207,8 +193,8 @@ async def deliver(
     async def attempt(deadline_s: float) -> Answer:
         """One attempt, signed with its own time."""
         headers = {
+            **_AGENT,
             "content-type": body.content_type,
-            "user-agent": user_agent,
             "webhook-id": id,
             **(_signed(id, int(clock.now().timestamp()), body.data, key) if key is not None else {}),
         }
@@ -263,7 +249,8 @@ def parse_url(text: str) -> str:
     return url
 
 
-def origin_of(url: str) -> str:
-    """Scheme, host and port of `url`."""
+def _transport_to(url: str) -> "aclosing[HttpTransport]":
+    """A transport to the scheme, host and port of `url`."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    origin = f"{parts.scheme}://{parts.netloc}"
+    return aclosing(HttpTransport(origin, connections=1, max_body=_MOST_ANSWER))

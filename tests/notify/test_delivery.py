@@ -20,9 +20,7 @@ def sent_to(*answers: Answer | Exception, key: bytes | None = KEY, takes_s: floa
     script = Script(clock, answers, takes_s)
 
     async def work() -> None:
-        await deliver(
-            script, URL, BODY, "msg_1", key, clock=clock, jitter=lambda: 1.0, user_agent="reconciler/test"
-        )
+        await deliver(script, URL, BODY, "msg_1", key, clock=clock, jitter=lambda: 1.0)
 
     anyio.run(work)
     return script
@@ -33,7 +31,7 @@ def refusal(*answers: Answer | Exception, takes_s: float = 0.0) -> tuple[str, Sc
     script = Script(clock, answers, takes_s)
 
     async def work() -> None:
-        await deliver(script, URL, BODY, "msg_1", KEY, clock=clock, jitter=lambda: 1.0, user_agent="r/1")
+        await deliver(script, URL, BODY, "msg_1", KEY, clock=clock, jitter=lambda: 1.0)
 
     with pytest.raises(ReconcilerError) as refused:
         anyio.run(work)
@@ -68,7 +66,6 @@ def test_the_example_of_the_specification_has_its_signature() -> None:
             key,
             clock=clock,
             jitter=lambda: 1.0,
-            user_agent="r/1",
         )
 
     anyio.run(work)
