@@ -95,7 +95,10 @@ class Door(Struct, frozen=True):
 
 
 class Controller:
-    """Looks, decides and acts until the event `stopped` is set."""
+    """Looks, decides and acts until the event `stopped` is set.
+
+    `loaded`: the settings and manifests that it goes by; None before it could read them.
+    """
 
     def __init__(self, door: Door, stopped: anyio.Event) -> None:
         self._door, self._clock, self._tell = door, door.clock, door.tell
@@ -104,7 +107,7 @@ class Controller:
         self._schedule = Schedule(door.clock)
         self._state = OpenState(door.reporter, shares=door.shares)
         self._proposals = Proposals(door.out)
-        self._loaded: Loaded | None = None
+        self.loaded: Loaded | None = None
         self._kept = memory.Kept()
         self._commit, self._fetched_s = "", -math.inf
         self._looking, self._pause = anyio.CancelScope(), anyio.CancelScope()
@@ -162,7 +165,7 @@ class Controller:
 
     @property
     def _every_s(self) -> float:
-        return self._loaded.section.every_s if self._loaded is not None else _POLL_S
+        return self.loaded.section.every_s if self.loaded is not None else _POLL_S
 
     async def _tick(self, tasks: TaskGroup, *, once: bool) -> bool:
         """Begin the round or the looks that are due now; whether it was a whole round."""
@@ -180,7 +183,7 @@ class Controller:
 
     async def _fetched(self, now_s: float) -> bool:
         """Whether the source is at another commit. Where it cannot be fetched, the last one goes on."""
-        source = self._loaded.section.source if self._loaded is not None else None
+        source = self.loaded.section.source if self.loaded is not None else None
         if now_s < self._fetched_s + (source.fetch_s if source is not None else self._every_s):
             return False
         self._fetched_s = now_s  # before the fetch: a hook that comes meanwhile asks for another one
@@ -199,17 +202,12 @@ class Controller:
 
     async def _read_orders(self) -> None:
         """Orders by people, and where they cannot be read the last ones."""
-        if self._loaded is None:
+        if self.loaded is None:
             return
         try:
-            self._kept = memory.read(await self._state.load(self._loaded.config, self._loaded.state_url))
+            self._kept = memory.read(await self._state.load(self.loaded.config, self.loaded.state_url))
         except ReconcilerError as failure:
             self._tell("state.unread", reason=failure.message)
-
-    @property
-    def loaded(self) -> Loaded | None:
-        """The settings and manifests that it goes by; None before it could read them."""
-        return self._loaded
 
     async def runs(self) -> Mapping[str, str]:
         """The last runs on the state, by id in a line each; none where it cannot be read now."""
@@ -232,9 +230,9 @@ class Controller:
 
     def _send_messages(self, tasks: TaskGroup, *, whole: bool) -> None:
         """Send what changed, and after a `whole` round also what is silent, and the heartbeat."""
-        if self._loaded is None:
+        if self.loaded is None:
             return
-        section, config, statuses = self._loaded.section, self._loaded.config, self.statuses
+        section, config, statuses = self.loaded.section, self.loaded.config, self.statuses
         if whole:
             statuses.end_round(section.every_s)
             if section.heartbeat is not None and not (
@@ -256,11 +254,11 @@ class Controller:
         """
         try:
             loaded = await self._door.load()
-            self._loaded, self.statuses.config = loaded, loaded.config
+            self.loaded, self.statuses.config = loaded, loaded.config
             names = await self._scopes(loaded)
         except ReconcilerError as failure:
             self._schedule.again.update(wanted or ())
-            if (now := self._loaded) is not None and not (self.statuses.ours or self._door.shares):
+            if (now := self.loaded) is not None and not (self.statuses.ours or self._door.shares):
                 declared = scopes_of(_NO_STATE, now.desired.resources)  # at least that is known
                 self.statuses.ours = {*declared.values()} - {WHOLE_STATE}
             idle = [scope for scope in self.statuses.ours if scope not in self._busy]
@@ -285,11 +283,10 @@ class Controller:
 
     async def _keep_unknown(self) -> None:
         """Where nothing could be seen: for those who ask the state, as long as that can be written."""
-        if self._loaded is None:
+        if self.loaded is None:
             return
-        options = Options(self._loaded.state_url, read_only=True, take_signals=False)
         with suppress(ReconcilerError):
-            async with self._open(self._loaded, options) as project:
+            async with self._open(self.loaded) as project:
                 await self.statuses.save(project, self._every_s)
 
     async def _scopes(self, loaded: Loaded) -> Collection[str]:
@@ -323,8 +320,7 @@ class Controller:
     ) -> None:
         self._schedule.obey(self._kept.orders, looked_at)
         try:
-            options = Options(loaded.state_url, read_only=True, take_signals=False, rates=self._rates)
-            async with self._open(loaded, options) as project:
+            async with self._open(loaded) as project:
                 whole = {*looked_at} == {*names}
                 looks: Looks = {}
                 seen = await _look(project, loaded.desired, looked_at, looks, whole=whole)
@@ -357,10 +353,11 @@ class Controller:
             self._tell("looks.unsaved", reason=reason_of(failure))
 
     @asynccontextmanager
-    async def _open(self, loaded: Loaded, options: Options) -> AsyncIterator[Project]:
+    async def _open(self, loaded: Loaded, *, acts: bool = False) -> AsyncIterator[Project]:
         desired, tell = loaded.desired, self._door.reporter
+        options = Options(loaded.state_url, read_only=not acts, take_signals=False, rates=self._rates)
         opened = open_project(loaded.config, options, tell, desired.resources, desired.policies)
-        with span("look" if options.read_only else "act", new=True):
+        with span("act" if acts else "look", new=True):
             async with opened as project:
                 try:
                     yield project
@@ -379,8 +376,7 @@ class Controller:
             async with self._slots:
                 with acting:
                     loaded = await self._newest()
-                    options = Options(loaded.state_url, take_signals=False, rates=self._rates)
-                    async with self._open(loaded, options) as project:
+                    async with self._open(loaded, acts=True) as project:
                         if (found := await self._sent_and_proposed(scope, loaded, project)) is not None:
                             self._note({scope: found})
                             await self.statuses.save(project, self._every_s)
@@ -414,8 +410,7 @@ class Controller:
 
         try:
             with drilling:
-                options = Options(loaded.state_url, take_signals=False, rates=self._rates)
-                async with self._open(loaded, options) as project:
+                async with self._open(loaded, acts=True) as project:
                     for ran in await run_drills(project, loaded.desired, on_executor=follow):
                         if ran.result is None or ran.left is not None:
                             self._drills_from_s = self._clock.monotonic() + _DRILL_AGAIN_S

@@ -26,9 +26,6 @@ class Order(Struct, frozen=True):
     now: str = ""
 
 
-_NO_ORDER = Order()
-
-
 class Kept(Struct, frozen=True):
     """`accepted`: the commit that a person accepted although history was rewritten; "" for none."""
 
@@ -37,7 +34,7 @@ class Kept(Struct, frozen=True):
     accepted: str = ""
 
     def order(self, scope: str) -> Order:
-        return self.orders.get(scope, _NO_ORDER)
+        return self.orders.get(scope, Order())
 
 
 def read(state: State) -> Kept:

@@ -20,7 +20,6 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
-from reconciler.core.steps import PLATFORM
 from reconciler.execution.limits import Limits
 from reconciler.execution.observed import read_records
 from reconciler.reports.documents import place_of
@@ -137,24 +136,17 @@ RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
 class SentCall:
     """One call of the run. Mutable: later entries of the journal complete it.
 
-    `status`: of an answer without success; 0 for a success or no answer. `end`: at the end of the run.
-    `answer`: "ok", "lost", or the status; "" while none was recorded. `landed`: the call took effect; None
-    while nobody knows. `paused_s`: until the step was tried again; None: it was not.
+    `sent`: its intent. `status`: of an answer without success; 0 for a success or no answer. `end`: at the
+    end of the run. `answer`: "ok", "lost", or the status; "" while none was recorded. `landed`: the call took
+    effect; None while nobody knows. `paused_s`: until the step was tried again; None: it was not.
     """
 
-    step: str
-    attempt: int
-    method: str
-    path: str
-    service: str
-    if_unknown: str
-    sent_at: datetime
+    sent: JournalEntry
     end: CallEnd = "open"
     status: int = 0
     answer: int | str = ""
     why: str = ""
     id: str = ""
-    address: str = ""
     landed: bool | None = None
     ended_at: datetime | None = None
     paused_s: float | None = None
@@ -188,9 +180,9 @@ def run_calls(entries: Sequence[tuple[str, JournalEntry]], *, settled_later: boo
         if call is not None and entry.event is Event.SETTLED and not entry.data.get("absolute"):
             call.landed = entry.data.get("landed") is not False
     for call in found.calls:
-        after = calls.get((call.step, call.attempt + 1))
+        after = calls.get((call.sent.step, call.sent.attempt + 1))
         if after is not None and call.ended_at is not None:
-            call.paused_s = (after.sent_at - call.ended_at).total_seconds()
+            call.paused_s = (after.sent.at - call.ended_at).total_seconds()
     return found
 
 
@@ -213,16 +205,7 @@ def _take(found: RunCalls, calls: dict[tuple[str, int], SentCall], entry: Journa
     call = calls.get(key)
     match entry.event:
         case Event.INTENT:
-            calls[key] = SentCall(
-                entry.step,
-                entry.attempt,
-                data.get("method", ""),
-                data.get("path", ""),
-                data.get("service", PLATFORM),
-                data.get("if_unknown", ""),
-                entry.at,
-                address=str(entry.address),
-            )
+            calls[key] = SentCall(entry)
             found.calls.append(calls[key])
         case Event.RUN_FINISHED:
             found.outcomes = {**data.get("outcomes", {})}
@@ -254,13 +237,13 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
 
 def trace_of(found: RunCalls) -> dict[str, Any]:
     """The trace that a replay must repeat. Ids of created objects are replaced by their addresses."""
-    made = {call.id: call.address for call in found.calls if call.id}
+    made = {call.id: str(call.sent.address) for call in found.calls if call.id}
     calls = [
         {
-            "step": call.step,
-            "attempt": call.attempt,
-            "method": call.method,
-            "path": _renamed(call.path, made),
+            "step": call.sent.step,
+            "attempt": call.sent.attempt,
+            "method": call.sent.data["method"],
+            "path": _renamed(call.sent.data["path"], made),
             "answer": call.answer,
             "outcome": call.end,
         }
@@ -310,7 +293,7 @@ def guesses(calls: Sequence[SentCall]) -> list[int]:
         index
         for index, call in enumerate(calls)
         if (call.end in ("unknown", "open") and call.landed is None)
-        or (call.end == "not-landed" and call.if_unknown == "repeat")
+        or (call.end == "not-landed" and call.sent.data["if_unknown"] == "repeat")
     ]
 
 
@@ -324,7 +307,8 @@ def script(calls: Sequence[SentCall], flipped: Collection[int] = ()) -> list[dic
     for index, call in enumerate(calls):
         landed = bool(call.landed) != (index in flipped)
         met = _met(call, landed=landed)
-        found.append({"method": call.method, "path": _pattern(call.path, made), **(met or _PASS)})
+        method, path = (call.sent.data[name] for name in ("method", "path"))
+        found.append({"method": method, "path": _pattern(path, made), **(met or _PASS)})
     while found and found[-1].items() >= _PASS.items():
         found.pop()
     return found
@@ -341,7 +325,7 @@ def _met(call: SentCall, *, landed: bool) -> Mapping[str, Any] | None:
         return {"action": "status", "status": call.status, "after": landed, "body": body}
     if call.end == "done" and not call.why:
         return None
-    took_s = (call.ended_at - call.sent_at).total_seconds() if call.ended_at is not None else 0.0
+    took_s = (call.ended_at - call.sent.at).total_seconds() if call.ended_at is not None else 0.0
     if landed and call.end != "done" and took_s > _AT_ONCE_S:
         return {"action": "delay", "delay_s": math.ceil(took_s) + 1}
     return {"action": "drop_after" if landed else "drop_before"}

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
@@ -17,6 +16,7 @@ from reconciler.evidence.case import Case, RunCalls, differences, guesses, run_c
 from reconciler.evidence.replay import declared, replay
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
+from reconciler.manifests.load import Loaded
 from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
 from reconciler.manifests.writing.write import build
@@ -43,14 +43,7 @@ class NotExportable(ReconcilerError):
         super().__init__(f"the run cannot be exported: {why}; nothing was written", help=help)
 
 
-class MadeFrom(Struct, frozen=True):
-    """The manifests that a run was made from."""
-
-    effective: Sequence[Effective]
-    resources: Sequence[Resource]
-
-
-def manifests_of(run: PastRun, paths: Sequence[str], config: ProjectSettings, texts: SourceTexts) -> MadeFrom:
+def manifests_of(run: PastRun, paths: Sequence[str], config: ProjectSettings, texts: SourceTexts) -> Loaded:
     """Return the manifests that `run` recorded the digest of.
 
     They are those at `paths`, or the configured ones, of the working tree or of the recorded revision. Raises
@@ -68,7 +61,7 @@ def manifests_of(run: PastRun, paths: Sequence[str], config: ProjectSettings, te
         if has_errors(loaded.diagnostics):
             continue
         if digest_resources((*loaded.resources, *loaded.policies)) == began.resources:
-            return MadeFrom(loaded.effective, loaded.resources)
+            return loaded
     raise NotExportable(
         "the manifests here are not those that it was made from",
         help=f"check out {began.revision} and try again" if began.revision else "check out those of its time",
@@ -134,14 +127,15 @@ def _seen(run: PastRun, entries: Sequence[tuple[str, JournalEntry]]) -> Mapping[
 
 
 def _refuse_what_has_no_twin(found: RunCalls, seen: Mapping[str, Any]) -> None:
-    services = {call.service for call in found.calls} | {read["service"] for read in seen["reads"]}
+    services = {call.sent.data.get("service", PLATFORM) for call in found.calls}
+    services |= {read["service"] for read in seen["reads"]}
     if others := sorted(services - {PLATFORM}):
         raise NotExportable(f"the provider `{others[0]}` has no twin, and the run called it")
     if found.end == "interrupted":
         raise NotExportable("somebody interrupted it, and the journal does not tell when")
     unsent = [call for call in found.calls if call.end == "failed" and not call.status]
     if unsent:
-        raise NotExportable(f"{unsent[0].step} was refused before it was sent: {unsent[0].why}")
+        raise NotExportable(f"{unsent[0].sent.step} was refused before it was sent: {unsent[0].why}")
 
 
 def _with_needs(about: Collection[Address], resources: Sequence[Resource]) -> set[Address]:

@@ -10,11 +10,11 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     any more. `adopt_inferred`: a lost create is settled by evidence alone; without it, a person must decide.
     """
 
-    concurrency: int = 8
-    deadline_s: float = 30.0
-    settle_s: float = 180.0
-    adopt_inferred: bool = True
-    read_concurrency: int = 64
+    concurrency: int
+    deadline_s: float
+    settle_s: float
+    adopt_inferred: bool
+    read_concurrency: int
 
     @property
     def repeat_after_s(self) -> float:

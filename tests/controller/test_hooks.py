@@ -142,7 +142,7 @@ async def hearing(root: Path, token: str = "") -> AsyncIterator[Ears]:
         door = made_door("", None, None, running, sandbox=False)
         controller = Controller(door, anyio.Event())
         await door.fetch("")
-        controller._loaded = await door.load()
+        controller.loaded = await door.load()
         controller._fetched_s = 0.0
         app = application(list, token, hooks.routes([controller]))
         async with caller(app) as client:

@@ -175,6 +175,7 @@ def test_a_damaged_case_is_a_clear_error(folder: Path, file: str, text: str, why
 def test_a_case_of_another_version_or_with_bad_records_is_refused(folder: Path) -> None:
     document = json.loads((folder / "case.json").read_text())
     changes: list[dict[str, Any]] = [{"format": "reconcile-case-9"}, {"records": {"x": {}}}, {"unknown": 1}]
+    changes += [{"limits": {**document["limits"], "more": 1}}, {"limits": {}}]
     for change in changes:
         (folder / "case.json").write_text(json.dumps({**document, **change}))
         with pytest.raises(ReconcilerError, match="not a case of this version"):

@@ -151,7 +151,7 @@ class Stage:
         )
         self.line = Line(self.sandbox)
         self.store = spooling(made(self.time), self.time, self.root)
-        self.limits = Limits(settle_s=SETTLE_S)
+        self.limits = Limits(8, 30.0, SETTLE_S, True, 64)
         self.capabilities: frozenset[str] = frozenset()
         self.reporter = Reporter()
         self.lock_timeout_s = 0.0

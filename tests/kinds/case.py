@@ -208,7 +208,7 @@ def project_of(
         store=read_only(state_of(case), clock, folder, case.get("at_work", {})),
         platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
-        limits=Limits(),
+        limits=Limits(8, 30.0, 180.0, True, 64),
         clock=clock,
         reporter=Reporter(),
         sources=Sources(folder, case.get("env", {})),

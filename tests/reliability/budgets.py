@@ -295,7 +295,7 @@ class World:
             store=Handle(store, process),
             platform=client,
             capabilities=frozenset(),
-            limits=Limits(settle_s=60),
+            limits=Limits(8, 30.0, 60.0, True, 64),
             clock=self.time,
             reporter=Reporter(),
             sources=Sources(self.root, {}),

@@ -158,7 +158,7 @@ def open_scene(
         store=store,
         capabilities=known_capabilities() if extended else frozenset(),
         platform=platform_client(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
-        limits=Limits(settle_s=SETTLE_S),
+        limits=Limits(8, 30.0, SETTLE_S, True, 64),
         clock=time,
         reporter=Reporter(),
         sources=Sources(folder, {"PASSWORD": password}),

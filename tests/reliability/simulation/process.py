@@ -106,7 +106,7 @@ class Process:
                 _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self), jitter=rng.random
             ),
             capabilities=frozenset(capabilities),
-            limits=Limits(),
+            limits=Limits(8, 30.0, 180.0, True, 64),
             clock=_Clock(self),
             reporter=_Told(self.doubtful),
             sources=Sources(root, {"PASSWORD": secret_value(secret)}),
