@@ -210,12 +210,12 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     budgets = budgets_in(found.said)
     limits = _against_limits(terms, found, await spent_on(project, budgets))
     if not asked and not given.approvals:
-        return Judged((), (*found.warnings(), *limits.diagnostics()), budgets)
+        return Judged((), (*found.warnings(), *_diagnostics(limits)), budgets)
     signers = found.said.signers
     if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
         nobody = tuple(_nobody(needed, why) for needed in asked) or (_unknown(why),)
-        return Judged((), (*nobody, *limits.diagnostics()))
+        return Judged((), (*nobody, *_diagnostics(limits)))
     environment = project.environment or BASE
     used = terms.state.plans_run
     about = About(given.plan, given.rehearsal, environment, terms.state.lineage, used)
@@ -237,7 +237,7 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
     not_counting = [_dead(report, approval, why, objects) for approval, why in dead]
     judged = Judged(tuple(counting), (), budgets)
-    against = limits.diagnostics(judged.overridden)
+    against = _diagnostics(limits, judged.overridden)
     return replace(judged, problems=(*found.warnings(), *unmet, *not_counting, *against))
 
 
@@ -265,28 +265,15 @@ def asked_of(terms: Terms, spent: Any = None) -> list[Diagnostic]:
     return [
         *found.warnings(),
         *(_needed(warning, needed) for needed in asked),
-        *limits.diagnostics(asks=True),
+        *_diagnostics(limits, asks=True),
     ]
 
 
-class _AgainstLimits(Struct, frozen=True):
-    """What guardrails say about a plan."""
-
-    findings: Sequence[Any] = ()
-    budgets: Sequence[Any] = ()
-
-    def diagnostics(self, signed: Collection[str] = (), *, asks: bool = False) -> Sequence[Diagnostic]:
-        """`signed`: the guardrails that counting approvals override. `asks`: nobody could sign yet."""
-        of_budgets = [finding.diagnostic(signed, asks=asks) for finding in self.budgets]
-        if not self.findings:
-            return of_budgets
-        from reconciler.guardrails.rules import diagnostic_of
-
-        of_rules = (
-            diagnostic_of(finding, signed=finding.limit.name in signed, asks=asks)
-            for finding in self.findings
-        )
-        return [*of_rules, *of_budgets]
+def _diagnostics(
+    findings: Sequence[Any], signed: Collection[str] = (), *, asks: bool = False
+) -> Sequence[Diagnostic]:
+    """`findings`, for people. `signed`: what counting approvals override. `asks`: nobody could sign yet."""
+    return [finding.diagnostic(signed, asks=asks) for finding in findings]
 
 
 def of_resources(terms: Terms) -> Sequence[Diagnostic]:
@@ -294,26 +281,27 @@ def of_resources(terms: Terms) -> Sequence[Diagnostic]:
     found = terms.in_force()
     judged = [limit for limit in found.said.limits if getattr(limit.spec, "judges", "") == "resources"]
     limits = _against_limits(terms, InForce(Said(tuple(judged)), ()))
-    return list(map(as_warning, limits.diagnostics()))
+    return list(map(as_warning, _diagnostics(limits)))
 
 
-def _against_limits(terms: Terms, found: InForce, spent: Any = None) -> _AgainstLimits:
+def _against_limits(terms: Terms, found: InForce, spent: Any = None) -> Sequence[Any]:
+    """What guardrails, and with `spent` also budgets, find about a plan."""
     limits = found.said.limits
     if not limits:
-        return _AgainstLimits()
+        return ()
     from reconciler.guardrails.rules import judge_rules  # few projects have guardrails
 
     plan = terms.plan.without(terms.scratch.intersection(terms.plan.deletes))
     judged = judge_rules(limits, plan, terms.resources, terms.state.records)
     if spent is None:
-        return _AgainstLimits(judged.findings)
+        return judged.findings
     from reconciler.approvals.budgets import judge_budgets
     from reconciler.approvals.spent import uses_of_plan
 
     context = plan.context
     own, held = uses_of_plan(plan), terms.scopes  # a run of the plan will hold those that it needs
     over = judge_budgets(limits, own, spent, held, context.environment, context.at)
-    return _AgainstLimits(judged.findings, over)
+    return [*judged.findings, *over]
 
 
 def needed_by(terms: Terms) -> Sequence[Needed]:

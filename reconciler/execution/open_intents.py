@@ -62,15 +62,20 @@ async def settle_open(
         settlements = await _settlements(state, scopes, services, clock, reporter, limits)
         for opened, settlement in settlements:
             intent = parse_intent(opened)
-            recorder = Recorder(store, lease, opened.run, clock, records)
-            records = recorder.records
-            if settlement is None:
-                await _close_absolute(recorder, opened, intent, clock)
-                continue
             assert opened.address is not None
-            if settlement.kind == "undecided":
+            record, after = records.get(opened.address), None
+            data: dict[str, str | bool] = {"landed": False}
+            if settlement is None:  # the call is absolute: it is simply planned again
+                data, after = {"absolute": True}, _after_absolute(opened, intent, record, clock.now())
+            elif settlement.kind == "undecided":
                 undecided[opened.address] = settlement
-            await _close(recorder, opened, intent, settlement)
+                continue
+            elif settlement.kind == "landed":
+                data = {"id": settlement.id, "inferred": True}
+                after = intent.settled_record(opened.address, record, settlement.id, opened.at)
+            recorder = Recorder(store, lease, opened.run, clock, records)
+            await recorder.settle(opened, data, [after] if after is not None and after != record else [])
+            records = recorder.records
     return undecided
 
 
@@ -229,27 +234,6 @@ def _sent_meanwhile(opened: JournalEntry, intent: Intent) -> Diagnostic:
         f"{opened.at:%Y-%m-%d %H:%M:%S} UTC, and ended without an answer",
         help=f"no decision is needed: run `{again}` again, which finds out what became of it",
         advice=(again,),
-    )
-
-
-async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:
-    """Close an open call as `settlement` says; an undecided one stays open."""
-    if settlement.kind == "landed":
-        assert opened.address is not None
-        record = recorder.records.get(opened.address)
-        made = intent.settled_record(opened.address, record, settlement.id, opened.at)
-        await recorder.settle(opened, {"id": settlement.id, "inferred": True}, [made] if made else [])
-    elif settlement.kind == "not_landed":
-        await recorder.settle(opened, {"landed": False})
-
-
-async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Intent, clock: Clock) -> None:
-    """Close an absolute call: it is simply planned again."""
-    assert opened.address is not None
-    record = recorder.records.get(opened.address)
-    after = _after_absolute(opened, intent, record, clock.now())
-    await recorder.settle(
-        opened, {"absolute": True}, [after] if after is not None and after != record else []
     )
 
 

@@ -52,6 +52,34 @@ class Finding(Struct, frozen=True):
         """Whether a signature that names the rule lets it pass."""
         return self.level == "overridable" and not self.refuses
 
+    def diagnostic(self, signed: Collection[str], *, asks: bool) -> Diagnostic:
+        """What people read. `signed`: what approvals let pass. `asks`: a plan says what an apply asks for."""
+        limit, spec = self.limit, self.limit.spec
+        is_signed = limit.name in signed
+        report = error if self.refuses or (self.can_be_signed and not is_signed and not asks) else warning
+        rule = f"`{limit}` ({spec.level}, {limit.place})"
+        advice: tuple[Command, ...] = ()
+        undecided, advises = self.verdict == "undecided", self.level == LEVELS[0]
+        code = GUARDRAIL_UNDECIDED if undecided else REFUSED_BY_GUARDRAIL
+        code = GUARDRAIL_ADVISED if advises else code
+        if undecided:
+            message = f"{rule} cannot be evaluated: {self.why}"
+            help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
+        else:
+            message = f"{self.why}: {rule} is not met"
+            help = "change the manifest, or the rule in a change of its own"
+        if self.can_be_signed:
+            help, advice = how_to_sign(limit.name, signed=is_signed)
+        return report(
+            code,
+            f"`{self.address}`: {message}",
+            self.span,
+            notes=(f"it requires {spec.require}", *self.values),
+            help=help,
+            advice=advice,
+            about=(self.address,),
+        )
+
 
 class Judgement(Struct, frozen=True):
     """`matched`: the rules that selected anything."""
@@ -161,31 +189,3 @@ def _span_of(change: Change, resources: Mapping[Address, Resource]) -> Span | No
         return None
     first = change.fields[0].path.split(".") if change.fields else ()
     return resource.span("spec", *first) if first else resource.span("metadata", "name")
-
-
-def diagnostic_of(finding: Finding, *, signed: bool = False, asks: bool = False) -> Diagnostic:
-    """What people read. `signed`: an approval lets it pass. `asks`: a plan says what an apply asks for."""
-    limit, spec = finding.limit, finding.limit.spec
-    report = error if finding.refuses or (finding.can_be_signed and not signed and not asks) else warning
-    rule = f"`{limit}` ({spec.level}, {limit.place})"
-    advice: tuple[Command, ...] = ()
-    undecided, advises = finding.verdict == "undecided", finding.level == LEVELS[0]
-    code = GUARDRAIL_UNDECIDED if undecided else REFUSED_BY_GUARDRAIL
-    code = GUARDRAIL_ADVISED if advises else code
-    if undecided:
-        message = f"{rule} cannot be evaluated: {finding.why}"
-        help = "what is not known is not allowed: change the rule in a change of its own, or the manifest"
-    else:
-        message = f"{finding.why}: {rule} is not met"
-        help = "change the manifest, or the rule in a change of its own"
-    if finding.can_be_signed:
-        help, advice = how_to_sign(limit.name, signed=signed)
-    return report(
-        code,
-        f"`{finding.address}`: {message}",
-        finding.span,
-        notes=(f"it requires {spec.require}", *finding.values),
-        help=help,
-        advice=advice,
-        about=(finding.address,),
-    )

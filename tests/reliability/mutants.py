@@ -248,8 +248,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "an undecided call of an earlier run is closed",
         OPEN_INTENTS,
-        '    elif settlement.kind == "not_landed":\n',
-        "    else:\n",
+        "                undecided[opened.address] = settlement\n                continue\n",
+        "                undecided[opened.address] = settlement\n",
     ),
     _mutant(
         "calls of earlier runs are not settled",
