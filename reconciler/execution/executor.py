@@ -6,7 +6,6 @@ still be answered, and their outcomes are stored.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -149,8 +148,16 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     assert step.wait is not None
     # Stands only when the grace period after a signal cuts a read off: the call itself is done.
     run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
-    on_seen = partial(run.reporter.step_waiting, step)
-    waited = await wait_for(run, step.wait, reply=reply, baseline=baseline, on_seen=on_seen)
+    waited = await wait_for(
+        step.wait,
+        services=run.services,
+        outputs=run.outputs,
+        clock=run.clock,
+        reply=reply,
+        baseline=baseline,
+        on_seen=lambda seen, waited_s: run.reporter.step_waiting(step, seen, waited_s),
+        stopping=lambda: run.stopping,
+    )
     if waited.ended == "done":
         if step.wait.item is None and waited.live is not None and "id" in waited.live:
             run.outputs.put(str(step.address), waited.live)
