@@ -6,6 +6,7 @@ still be answered, and their outcomes are stored.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -148,16 +149,8 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     assert step.wait is not None
     # Stands only when the grace period after a signal cuts a read off: the call itself is done.
     run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
-    waited = await wait_for(
-        step.wait,
-        services=run.services,
-        outputs=run.outputs,
-        clock=run.clock,
-        reply=reply,
-        baseline=baseline,
-        on_seen=lambda seen, waited_s: run.reporter.step_waiting(step, seen, waited_s),
-        stopping=lambda: run.stopping,
-    )
+    on_seen = partial(run.reporter.step_waiting, step)
+    waited = await wait_for(run, step.wait, reply=reply, baseline=baseline, on_seen=on_seen)
     if waited.ended == "done":
         if step.wait.item is None and waited.live is not None and "id" in waited.live:
             run.outputs.put(str(step.address), waited.live)
@@ -174,7 +167,8 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     if waited.ended == "failed":
         return run.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
     if waited.silent_s:
-        run.gate.unanswered(run.services.of(step.wait.read.service), step.address, waited)
+        client = run.services.of(step.wait.read.service)
+        run.gate.unanswered(client, step.address, waited.seen, waited.silent_s)
     timed_out = not run.stopping and not waited.silent_s
     await run.recorder.pending(step, waited.seen, timed_out=timed_out)
     return run.result(

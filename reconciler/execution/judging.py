@@ -61,13 +61,7 @@ async def holds_already(run: Run, step: Step, outcome: Outcome, *, repeated: boo
         wait = step.wait  # but that a machine runs does not show that it was restarted
     if wait is None:
         return False
-    waited = await wait_for(
-        replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)),
-        services=run.services,
-        outputs=run.outputs,
-        clock=run.clock,
-        stopping=lambda: run.stopping,
-    )
+    waited = await wait_for(run, replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)))
     return waited.ended == "done"
 
 
@@ -95,14 +89,7 @@ async def is_seen_to_be_gone(run: Run, step: Step) -> bool:
     """Whether reads stop showing the deleted object within the time that they may lag."""
     assert step.wait is not None
     try:
-        waited = await wait_for(
-            step.wait,
-            services=run.services,
-            outputs=run.outputs,
-            clock=run.clock,
-            on_seen=lambda seen, waited_s: run.reporter.step_waiting(step, seen, waited_s),
-            stopping=lambda: run.stopping,
-        )
+        waited = await wait_for(run, step.wait, on_seen=partial(run.reporter.step_waiting, step))
     except PlatformError:
         return False
     return waited.ended == "done"

@@ -20,7 +20,6 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Call
 from reconciler.core.words import counted
-from reconciler.execution.waiting import OUTAGE_S, Waited
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 
@@ -28,6 +27,7 @@ LOST_IN_A_ROW = 3  # unknown outcomes after which nothing new is created: any of
 RATE_LIMIT_S = 60.0  # how long one step tries again after 429
 FIRST_PAUSE_S = 1.0  # if the service does not say how long to wait; doubled after every attempt
 LEAST_PAUSE_S = 0.5
+OUTAGE_S = 60.0  # of failed requests only: then calls and waits are left to the next apply
 
 
 class CallNotSent(ReconcilerError):
@@ -197,10 +197,10 @@ class SendGate:
         """Note that `call` is not tried again after 429. No other call of its action is tried, either."""
         self._refused[client.name, client.action(call)] = outcome.retry_after_s or 0.0, why
 
-    def unanswered(self, client: Client, address: Address, waited: Waited) -> None:
-        """Note that an outage ended the wait of `address`."""
-        since = self._clock.now() - timedelta(seconds=waited.silent_s)
-        known = self._unanswered.setdefault(client.name, _Unanswered(client.label, since, waited.seen))
+    def unanswered(self, client: Client, address: Address, seen: str, silent_s: float) -> None:
+        """Note that an outage of `silent_s` seconds ended the wait of `address`, which saw `seen` last."""
+        since = self._clock.now() - timedelta(seconds=silent_s)
+        known = self._unanswered.setdefault(client.name, _Unanswered(client.label, since, seen))
         known.since = min(known.since, since)
         known.addresses.add(str(address))
 

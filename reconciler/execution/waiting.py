@@ -10,16 +10,15 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
 from reconciler.execution.outputs import Outputs, fill_path
+from reconciler.execution.run import Run
+from reconciler.execution.send_gate import OUTAGE_S
 from reconciler.services.outcome import at_path
-from reconciler.services.registry import Services
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-OUTAGE_S = 60.0  # of failed reads only: then the wait is left to the next apply
 
 
 class Waited(Struct, frozen=True):
@@ -37,15 +36,12 @@ class Waited(Struct, frozen=True):
 
 
 async def wait_for(
+    run: Run,
     wait: Wait,
     *,
-    services: Services,
-    outputs: Outputs,
-    clock: Clock,
     reply: Any = None,
     baseline: Collection[str] = (),
     on_seen: Callable[[str, float], None] = lambda seen, waited_s: None,
-    stopping: Callable[[], bool] = lambda: False,
 ) -> Waited:
     """Read until `wait` is over. `baseline`: items that were finished before the call, and do not count.
 
@@ -55,18 +51,19 @@ async def wait_for(
         live = at_path(reply, wait.reply_path)
         if isinstance(live, Mapping) and _judge(wait.until, live.get(wait.until.field)) == "done":
             return Waited("done", str(live.get(wait.until.field)), live)
-    read = replace(wait.read, path=fill_path(wait.read.path, outputs))
+    read = replace(wait.read, path=fill_path(wait.read.path, run.outputs))
+    clock = run.clock
     started = clock.monotonic()
     seen, watched = "nothing yet", False
     silent_since: float | None = None
     for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
-        if stopping() or waited_s + pause > wait.timeout_s:
+        if run.stopping or waited_s + pause > wait.timeout_s:
             return Waited("pending", seen)
         await clock.sleep(pause)
         asked_at = clock.monotonic()
         try:
-            observation = await services.read(read)
+            observation = await run.services.read(read)
         except Unauthorized:
             raise
         except PlatformError as failure:
@@ -82,7 +79,7 @@ async def wait_for(
                 return Waited("pending", seen, silent_s=now - silent_since)
             continue
         silent_since = None
-        found = _candidates(wait, outputs, observation.objects, baseline)
+        found = _candidates(wait, run.outputs, observation.objects, baseline)
         if wait.or_gone and not found:
             return Waited("done", "gone")
         for item in found:

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.model import READY_AFTER
-from reconciler.execution.waiting import OUTAGE_S
+from reconciler.execution.send_gate import OUTAGE_S
 from reconciler.project.run import run_plan
 from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.execution.test_power import SUSPEND, machine, make_machine
