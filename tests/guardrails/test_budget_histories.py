@@ -1,7 +1,5 @@
 """No sequence of runs, however cut, does more than a budget allows in any window."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,9 +11,8 @@ from msgspec.structs import replace
 from reconciler.approvals import spent
 from reconciler.state.store import Event, JournalEntry
 from tests.reliability.budgets import File, Place, play
+from tests.reliability.proof import run_proof
 from tests.reliability.shared import NEW_MOTO, NEW_SERVER
-
-ROOT = Path(__file__).parents[2]
 
 
 def violations(seeds: Iterable[int], root: Path, place: Callable[[int], Place | None]) -> Iterator[str]:
@@ -38,8 +35,7 @@ def test_no_two_runners_do_more_over_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", [NEW_SERVER, NEW_MOTO])
 def test_no_two_runners_do_more_over_a_shared_state(state: str) -> None:
     """In a process of its own: what an object store's driver starts survives no fork of another test."""
-    command = [sys.executable, "-m", "tests.reliability.budgets", "--histories", "1", "--state", state]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    ended = run_proof("budgets", "--histories", "1", "--state", state)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

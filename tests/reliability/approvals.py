@@ -7,8 +7,6 @@ not run, and what nobody changed must. A plain `ssh-keygen -Y verify` must judge
 product does. Signatures are real ones.
 """
 
-# ruff: noqa: T201 - what it prints is what it is for
-
 import argparse
 import copy
 import dataclasses
@@ -17,7 +15,6 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -45,6 +42,7 @@ from reconciler.state.store import State
 from tests.approvals.people import ENV, Person, make, plainly_verified
 from tests.execution.stage import START, Stage
 from tests.planning.plans import plan_of
+from tests.reliability.proof import Tally
 from tests.revisions.repository import ISOLATED, commit, git
 
 CASES = (
@@ -56,6 +54,7 @@ CASES = (
 KEYS = (("-t", "ed25519"), ("-t", "ecdsa"), ("-t", "ed25519"), ("-t", "rsa", "-b", "2048"))
 HOUR = timedelta(hours=1)
 OWN = 'namespaces="reconcile-plan"'
+SIGNATURES = "signatures judged twice"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -468,13 +467,6 @@ def _authority(world: World, rng: random.Random, cast: Cast) -> Authority:
         return authority_of(find_settings(root, {**ISOLATED, **ENV}), before)
 
 
-@dataclasses.dataclass
-class Tally:
-    vectors: Counter[str] = dataclasses.field(default_factory=Counter)
-    signatures: int = 0
-    violations: list[str] = dataclasses.field(default_factory=list)
-
-
 class _Clock:
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -555,10 +547,10 @@ async def _play(vectors: int, seed: int) -> Tally:
                 if change is another_byte and world.files == files:
                     continue
                 name = f"vector {number} ({change.__name__}{'' if fatal else ', harmless'})"
-                tally.vectors[change.__name__] += 1
+                tally.counts[change.__name__] += 1
                 if await runs(stage.project(), world) == fatal:
                     tally.violations.append(f"{name}: {'accepted' if fatal else 'refused'}")
-                tally.signatures += len(world.files)
+                tally.counts[SIGNATURES] += len(world.files)
                 tally.violations += [f"{name}: {each}" for each in disagreements(world, cast)]
         finally:
             await stage.close()
@@ -573,13 +565,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     tally = play(options.vectors, options.seed)
-    for name, count in sorted(tally.vectors.items()):
-        print(f"{count:6} {name}")
-    print(
-        f"{tally.vectors.total()} vectors, {tally.signatures} approvals: {len(tally.violations)} violations"
-    )
-    print(*tally.violations[:20], sep="\n")
-    return 1 if tally.violations else 0
+    return tally.end()
 
 
 if __name__ == "__main__":

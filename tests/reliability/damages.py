@@ -44,7 +44,7 @@ from reconciler.sandbox.world import Transition
 from tests.cli.conftest import project_at
 from tests.cli.harness import TOKEN, Ran, Sandbox, cluster, volume
 from tests.reliability.kills.verdict import live_clusters, live_volumes
-from tests.reliability.tally import Tally
+from tests.reliability.proof import Tally
 
 APP = "shop"
 PASSWORD = "Drill-Me-1"

@@ -6,7 +6,6 @@ cases `apply`, too. After it nothing scratch is on the platform or in the state.
 call about what is drilled, but for one restore a drill, and no delete but of scratch objects.
 """
 
-import multiprocessing
 import signal
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from tests.reliability.kills.planted import DRILL_DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import APP, CLOCK, Template
 from tests.reliability.kills.verdict import judge_process, judge_victim, live_clusters, live_volumes
+from tests.reliability.proof import side_by_side
 from tests.reliability.shared import SERVERS, server
 from tests.state.doubles import make_state
 
@@ -250,10 +250,7 @@ def _one(template: Drills, root: Path, numbered: tuple[int, tuple[Case, str]]) -
 def _verdicts(
     cases: Sequence[tuple[Case, str]], template: Drills, root: Path, jobs: int
 ) -> Iterator[Verdict]:
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(partial(_one, template, root), enumerate(cases))
-        pool.close()
-        pool.join()
+    return side_by_side(partial(_one, template, root), enumerate(cases), jobs)
 
 
 def _defects_found(template: Drills, root: Path, jobs: int) -> int:

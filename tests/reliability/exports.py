@@ -9,7 +9,6 @@ planted, and must be noticed by some of the cases.
 
 import asyncio
 import itertools
-import multiprocessing
 import random
 import sys
 import tempfile
@@ -40,8 +39,8 @@ from reconciler.services.transport import Answer
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event, JournalEntry, Store
 from tests.execution.stage import START, Line, Permitted, Stage, Time, loaded
+from tests.reliability.proof import SHELF, side_by_side
 from tests.reliability.rehearsals import Killed, Mortal, World, drawn, stage_of
-from tests.reliability.simulation.history import SHELF
 
 FAULTS = ("lost_before", "lost_after", "error_before", "error_after", "refused", "limited", "slow", "killed")
 REFUSALS = (400, 403, 409, 412, 422)
@@ -236,19 +235,17 @@ def command(runs: int, seed: int, jobs: int) -> None:
     """Export random faulty runs, and play them again."""
     ends, met = Counter[str](), Counter[str]()
     tried = wrong = noticed = 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for verdict in pool.imap(judged, itertools.count(seed)):
-            tried += 1
-            wrong += bool(verdict.wrong)
-            noticed += verdict.noticed
-            for each in verdict.wrong:
-                click.echo(f"python -m tests.reliability.exports --runs 1 --seed {verdict.seed}\n    {each}")
-            if verdict.end or verdict.wrong:
-                ends[verdict.end or "not exported"] += 1
-                met.update(verdict.met)
-            if ends.total() == runs:
-                break
-        pool.terminate()
+    for verdict in side_by_side(judged, itertools.count(seed), jobs):
+        tried += 1
+        wrong += bool(verdict.wrong)
+        noticed += verdict.noticed
+        for each in verdict.wrong:
+            click.echo(f"python -m tests.reliability.exports --runs 1 --seed {verdict.seed}\n    {each}")
+        if verdict.end or verdict.wrong:
+            ends[verdict.end or "not exported"] += 1
+            met.update(verdict.met)
+        if ends.total() == runs:
+            break
     click.echo(f"runs {runs} (of {tried} worlds), ends {dict(ends)}, faults {dict(met)}; wrong {wrong}")
     click.echo(f"the planted regression was noticed by {noticed}")
     sys.exit(1 if wrong or not noticed else 0)

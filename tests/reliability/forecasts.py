@@ -6,7 +6,6 @@ Production is a second sandbox, made alike. Its clock is advanced by `POST /_san
 that is made there says is compared with the forecast, with its moments. The live one must not be changed.
 """
 
-import multiprocessing
 import random
 import re
 import sys
@@ -30,7 +29,7 @@ from reconciler.project.run import run_plan
 from reconciler.rehearsal.forecast import look_ahead
 from reconciler.rehearsal.results import Forecast
 from tests.execution.stage import Stage, loaded
-from tests.reliability.simulation.history import SHELF
+from tests.reliability.proof import SHELF, Verdict, judge_seeds
 
 DAY_S = 86_400
 NEAR_S = 900  # so near to the moment that is asked about, seconds of an apply decide
@@ -247,16 +246,8 @@ def _of_sizes(world: World, desired: Desired, before: _Seen) -> Iterator[tuple[S
 # --- both ---
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`wrong`: what was not as foretold. `kinds`: how much was foretold of what."""
-
-    seed: int
-    wrong: tuple[str, ...]
-    kinds: Mapping[str, int]
-
-
 def compared(seed: int) -> Verdict:
+    """`wrong`: what was not as foretold. `counts`: how much was foretold of what."""
     with tempfile.TemporaryDirectory(prefix="forecast-", dir=SHELF) as folder:
         return anyio.run(_compared, seed, Path(folder))
 
@@ -309,18 +300,7 @@ def _differences(
 @click.option("--jobs", default=1, show_default=True)
 def command(worlds: int, seed: int, jobs: int) -> None:
     """Compare forecasts with what really happens."""
-    kinds: Counter[str] = Counter()
-    wrong = 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for verdict in pool.imap(compared, range(seed, seed + worlds)):
-            kinds.update(verdict.kinds)
-            wrong += len(verdict.wrong)
-            for each in verdict.wrong:
-                click.echo(
-                    f"python -m tests.reliability.forecasts --worlds 1 --seed {verdict.seed}\n    {each}"
-                )
-    click.echo(f"worlds {worlds}, foretold {dict(kinds)}; wrong {wrong}")
-    sys.exit(1 if wrong else 0)
+    sys.exit(judge_seeds(compared, range(seed, seed + worlds), jobs, "forecasts").end())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from reconciler.state.log import segments
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease, State
-from tests.reliability.tally import Tally
+from tests.reliability.proof import Tally
 from tests.state.objects.doubles import Wrapped, memory_bucket
 from tests.state.worlds import NOON, SimulatedClock, entry, record
 

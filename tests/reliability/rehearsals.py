@@ -8,7 +8,6 @@ the same work owed; and the rehearsal must have changed nothing on the first one
 """
 
 import json
-import multiprocessing
 import random
 import sys
 import tempfile
@@ -43,7 +42,7 @@ from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
 from reconciler.state.store import JournalEntry, Lease, Store
 from tests.execution.stage import Line, Permitted, Stage, Time, loaded
-from tests.reliability.simulation.history import SHELF
+from tests.reliability.proof import SHELF, Verdict, judge_seeds
 from tests.state.doubles import spooling
 
 CELLS = 3  # of each world, besides the clean run
@@ -278,16 +277,8 @@ def _word(ended: Ended) -> str:
 # --- both ---
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`wrong`: each prediction that did not come true; `ends`: how many cells ended so."""
-
-    seed: int
-    wrong: tuple[str, ...]
-    ends: Mapping[str, int]
-
-
 def compared(seed: int) -> Verdict:
+    """`wrong`: each prediction that did not come true; `counts`: how many cells ended so."""
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=SHELF) as folder:
         return anyio.run(_compared, seed, Path(folder))
 
@@ -332,18 +323,7 @@ async def original_of_world(world: World, root: Path) -> tuple[Original, list[st
 @click.option("--jobs", default=1, show_default=True)
 def command(worlds: int, seed: int, jobs: int) -> None:
     """Compare rehearsals with what really happens."""
-    ends: Counter[str] = Counter()
-    wrong = 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for verdict in pool.imap(compared, range(seed, seed + worlds)):
-            ends.update(verdict.ends)
-            wrong += len(verdict.wrong)
-            for each in verdict.wrong:
-                click.echo(
-                    f"python -m tests.reliability.rehearsals --worlds 1 --seed {verdict.seed}\n    {each}"
-                )
-    click.echo(f"worlds {worlds}, cells {sum(ends.values())}: {dict(ends)}; wrong {wrong}")
-    sys.exit(1 if wrong else 0)
+    sys.exit(judge_seeds(compared, range(seed, seed + worlds), jobs, "rehearsals").end())
 
 
 if __name__ == "__main__":

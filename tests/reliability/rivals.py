@@ -19,7 +19,6 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from reconciler.state.places.sqlite import database, whole
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.providers.postgres import running_postgres
+from tests.reliability import proof
 from tests.reliability.shared import NEW_SERVER, lease_over, new_database
 
 SCOPE = "shop"
@@ -46,14 +46,12 @@ _processes = multiprocessing.get_context("fork")
 
 
 @dataclass
-class Tally:
-    counts: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
+class Tally(proof.Tally):
     slowest_s: dict[str, float] = field(default_factory=dict)
 
-    def took(self, what: str, seconds: float, limit_s: float | None = LIMIT_S) -> None:
+    def took(self, what: str, seconds: float) -> None:
         self.slowest_s[what] = max(self.slowest_s.get(what, 0.0), seconds)
-        if limit_s is not None and seconds > limit_s:
+        if seconds > LIMIT_S:
             self.violations.append(f"{what} took {seconds:.2f} s")
 
 
@@ -317,11 +315,8 @@ def _judge(run: str, reported: str, place: Path | str, log: Path, tally: Tally) 
 
 def run(race_count: int, pause_count: int, seed: int, server: str = "") -> Tally:
     tally = Tally()
-    memory = Path("/dev/shm")
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None))
-        )
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=proof.SHELF)))
         if server == NEW_SERVER:
             server = stack.enter_context(running_postgres()).url
 
@@ -342,11 +337,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--state", default="", help=f"a PostgreSQL server, by its superuser; or {NEW_SERVER}")
     options = parser.parse_args(arguments)
     tally = run(options.races, options.pauses, options.seed, options.state)
-    lines = [f"{what:32} {count:6}" for what, count in sorted(tally.counts.items())]
-    lines += [f"slowest: {what:23} {seconds:6.2f} s" for what, seconds in sorted(tally.slowest_s.items())]
-    lines += [f"{'violations':32} {len(tally.violations):6}", *tally.violations[:20]]
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if tally.violations else 0
+    slowest = {f"slowest: {what}": f"{seconds:.2f} s" for what, seconds in sorted(tally.slowest_s.items())}
+    return tally.end(**slowest)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, State
 from tests.reliability import object_faults
-from tests.reliability.tally import Tally
+from tests.reliability.proof import SHELF, Tally
 from tests.state.worlds import NOON, SimulatedClock, entry, record
 
 SCOPE = "shop"
@@ -365,8 +365,7 @@ async def flipped_bits(count: int, seed: int, folder: Path, tally: Tally) -> Non
 
 def run(torn_count: int, full_count: int, flip_count: int, seed: int) -> Tally:
     tally = Tally()
-    memory = Path("/dev/shm")  # what a disk would hold is made up here: no need to wait for one
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(dir=SHELF) as name:
         folder = Path(name)
         anyio.run(torn_writes, torn_count, seed, folder, tally)
         full_disks(full_count, seed, folder, tally)
@@ -389,10 +388,7 @@ def main(arguments: Sequence[str]) -> int:
         anyio.run(object_faults.run, options.objects, options.lags, options.seed, tally)
     else:
         tally = run(options.torn, options.full, options.flips, options.seed)
-    lines = [f"{what:32} {count:6}" for what, count in sorted(tally.counts.items())]
-    lines += [f"{'violations':32} {len(tally.violations):6}", *tally.violations[:20]]
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if tally.violations else 0
+    return tally.end()
 
 
 if __name__ == "__main__":

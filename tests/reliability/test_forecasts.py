@@ -17,7 +17,7 @@ SEEDS = range(12)
 def test_forecasts_say_what_comes_to_pass() -> None:
     verdicts = [compared(seed) for seed in SEEDS]
     assert [each for verdict in verdicts for each in verdict.wrong] == []
-    foretold = {sort for verdict in verdicts for sort in verdict.kinds}
+    foretold = {sort for verdict in verdicts for sort in verdict.counts}
     assert foretold == {"objectives", "snapshots", "ignores", "sizes", "no trend"}
 
 

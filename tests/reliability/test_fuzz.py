@@ -37,6 +37,7 @@ from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files
 from tests.reliability.fuzz.regressions import FOUND, decoded, encoded
 from tests.reliability.fuzz.subjects import ANSWERS, MANIFESTS, RESPONSES
+from tests.reliability.proof import SHELF
 from tests.reliability.responses import situations
 from tests.reliability.responses.scene import VALUE
 
@@ -49,7 +50,7 @@ FIRST = 10_000_000  # far from where the command begins
 
 @pytest.fixture(scope="module")
 def templates() -> Iterator[situations.Ground]:
-    with TemporaryDirectory(dir=campaign.memory()) as folder:
+    with TemporaryDirectory(dir=SHELF) as folder:
         yield anyio.run(situations.prepare, Path(folder))
 
 

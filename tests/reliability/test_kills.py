@@ -2,11 +2,8 @@
 
 import copy
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +14,10 @@ from tests.reliability.kills import scenario
 from tests.reliability.kills.case import SIGNALS
 from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import class_of, every_case, sampled, step_of
-from tests.reliability.kills.verdict import (
-    Ending,
-    Kind,
-    judge_process,
-    judge_victim,
-    judge_world,
-)
+from tests.reliability.kills.verdict import Ending, Kind, judge_process, judge_victim, judge_world
+from tests.reliability.proof import run_proof
 
 _KEY = bytes(32)
-ROOT = Path(__file__).parent.parent.parent
 ENOUGH_POINTS = 150
 REQUEST = ("before", "sent", "headers", "body", "after")
 OPERATIONS = {
@@ -53,8 +44,7 @@ OPERATIONS = {
 
 def kills(*options: str) -> Ran:
     """Run the enumeration. What it prints names the point and the signal of each failure."""
-    command = [sys.executable, "-m", "tests.reliability.kills", "--jobs", "2", *options]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = run_proof("kills", "--jobs", "2", *options)
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 

@@ -1,22 +1,13 @@
 """A sample of `migrations`, and that it finds a move which marks nothing."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 from tests.reliability.migrations import PAIRS
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-def migrations(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tests.reliability.migrations", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+from tests.reliability.proof import run_proof
 
 
 def test_a_move_that_is_killed_leaves_one_side_that_takes_changes_and_ends_when_it_is_run_again() -> None:
-    ran = migrations("--sample", "2")
+    ran = run_proof("migrations", "--sample", "2")
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
     sides = re.findall(r"(\d+) leave the old side, +(\d+) the new one; 0 violations", ran.stdout)
     assert len(sides) == len(PAIRS)
@@ -24,6 +15,6 @@ def test_a_move_that_is_killed_leaves_one_side_that_takes_changes_and_ends_when_
 
 
 def test_a_move_that_marks_nothing_is_found_out() -> None:
-    ran = migrations("--sample", "1", "--from", "sqlite:", "--to", "sqlite:", "--defect")
+    ran = run_proof("migrations", "--sample", "1", "--from", "sqlite:", "--to", "sqlite:", "--defect")
     assert ran.returncode == 1
     assert "old and new side take changes: [True, True]" in ran.stdout, f"{ran.stdout}\n{ran.stderr}"

@@ -5,7 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.cli.harness import serving
-from tests.reliability.runners.team import Tally, Team
+from tests.reliability.proof import Tally
+from tests.reliability.runners.team import Team
 from tests.reliability.shared import NEW_SERVER, server
 
 

@@ -9,8 +9,8 @@ from reconciler.state import spool_file
 from reconciler.state.log import damage
 from reconciler.state.places.sqlite import bucket, whole
 from tests.reliability import object_faults
+from tests.reliability.proof import Tally
 from tests.reliability.store_faults import run, run_with_budget
-from tests.reliability.tally import Tally
 
 
 def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> None:

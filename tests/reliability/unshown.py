@@ -8,7 +8,6 @@ then it must be right. Divergences that are planted must be reported as differen
 """
 
 import dataclasses
-import multiprocessing
 import random
 import sys
 import tempfile
@@ -27,8 +26,8 @@ from reconciler.rehearsal.cells import Played, play
 from reconciler.rehearsal.results import CALL_FAULTS, NONE
 from reconciler.rehearsal.twin import Original, assumptions
 from reconciler.sandbox.switches import SWITCHES
+from tests.reliability.proof import SHELF, Verdict, judge_seeds, side_by_side
 from tests.reliability.rehearsals import Outcome, World, drawn, original_of_world, owed_words, really
-from tests.reliability.simulation.history import SHELF
 
 CELLS = 2  # of each world, besides the clean run
 _NUMBERS: Mapping[str, tuple[float, ...]] = {
@@ -60,22 +59,14 @@ def settings(seed: int) -> dict[str, Any]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
-    """`unnamed`: misses that rest on nothing that was named. `named`: how many rest on which assumption.
-
-    `wrong`: what was not as foretold though all settings were the same.
-    """
-
-    seed: int
-    cells: int = 0
-    misses: int = 0
-    unnamed: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
-    named: Mapping[str, int] = dataclasses.field(default_factory=dict)
+UNNAMED = "unnamed: "
 
 
 def compared(seed: int) -> Verdict:
+    """`wrong`: misses that rest on nothing that was named (`UNNAMED`), or though all settings were the same.
+
+    `counts`: predicted ends, those that were missed, and on which assumption these rest.
+    """
     with tempfile.TemporaryDirectory(prefix="unshown-", dir=SHELF) as folder:
         return anyio.run(_compared, seed, Path(folder))
 
@@ -84,33 +75,33 @@ async def _compared(seed: int, root: Path) -> Verdict:
     world = dataclasses.replace(drawn(seed), switches=settings(seed))
     original, wrong = await original_of_world(world, root)
     if has_errors(original.plan.diagnostics):
-        return Verdict(seed, wrong=tuple(wrong))
+        return Verdict(seed, tuple(wrong), {})
     blind = replace(original, switches={})
     rng = random.Random(f"cells {seed}")
     clean = await _played(blind, "", NONE)
     steps = sorted({each.step for each in clean.sent})
     cells = [("", NONE), *((rng.choice(steps), rng.choice(CALL_FAULTS)) for _ in range(CELLS) if steps)]
-    asked, misses, unnamed, named = set(clean.asked), 0, list[str](), Counter[str]()
+    asked, counts = set(clean.asked), Counter({"ends": len(cells)})
     for number, (step, fault) in enumerate(dict.fromkeys(cells)):
         played = await _played(blind, step, fault) if step else clean
         asked |= played.asked
         real = _shown(await really(world, root / f"production-{number}", step, fault, must_strike=False))
         if _told(played) == real:
             continue
-        misses += 1
+        counts["misses"] += 1
         names = [each.name for each in assumptions(asked)]
         told = _settings_of(names, world)
         again = await _played(replace(original, switches=told), step, fault)
         if _told(again) == real:
-            named.update(name for name in names if covered(name) & set(world.switches))
+            counts.update(f"misses on {name}" for name in names if covered(name) & set(world.switches))
             continue
         same = await _played(original, step, fault)
         text = f"{step} {fault}: said {_told(played)}, with what is named {_told(again)}, and it was {real}"
         if _told(same) == real:
-            unnamed.append(f"{text}; settings {world.switches}, named {names}")
+            wrong.append(f"{UNNAMED}{text}; settings {world.switches}, named {names}")
         else:
             wrong.append(f"{text}; with the same settings {_told(same)}")
-    return Verdict(seed, len(cells), misses, tuple(unnamed), tuple(wrong), named)
+    return Verdict(seed, tuple(wrong), counts)
 
 
 # --- planted divergences ---
@@ -174,25 +165,13 @@ def _shown(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
 @click.option("--jobs", default=1, show_default=True)
 def command(worlds: int, seed: int, jobs: int) -> None:
     """Look for misses of rehearsals that rest on no assumption that was named, and plant divergences."""
-    cells = misses = bad = divergences = 0
-    named: Counter[str] = Counter()
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for verdict in pool.imap(compared, range(seed, seed + worlds)):
-            cells, misses = cells + verdict.cells, misses + verdict.misses
-            named.update(verdict.named)
-            for sort, found in (("unnamed", verdict.unnamed), ("wrong", verdict.wrong)):
-                bad += len(found)
-                for each in found:
-                    click.echo(f"python -m tests.reliability.unshown --worlds 1 --seed {verdict.seed}")
-                    click.echo(f"    {sort}: {each}")
-        for number, told in enumerate(pool.imap(planted, range(seed, seed + worlds)), seed):
-            divergences += len(told)
-            for name in [name for name, found in told.items() if not found]:
-                bad += 1
-                click.echo(f"seed {number}: {name}, and no difference was reported")
-    click.echo(f"worlds {worlds}, ends {cells}, misses {misses}, of which on: {dict(named)}")
-    click.echo(f"planted divergences {divergences}; not named, wrong or not reported: {bad}")
-    sys.exit(1 if bad else 0)
+    seeds = range(seed, seed + worlds)
+    tally = judge_seeds(compared, seeds, jobs, "unshown")
+    for number, told in zip(seeds, side_by_side(planted, seeds, jobs), strict=True):
+        tally.counts["planted divergences"] += len(told)
+        for name in [name for name, found in told.items() if not found]:
+            tally.violations.append(f"seed {number}: {name}, and no difference was reported")
+    sys.exit(tally.end())
 
 
 if __name__ == "__main__":

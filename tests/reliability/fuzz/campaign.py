@@ -1,7 +1,6 @@
 """Many seeds in several processes: what failed, how long the slowest took, and which inputs are kept."""
 
 import multiprocessing
-import os
 import signal
 import tempfile
 import time
@@ -17,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 import anyio
+
+from tests.reliability.proof import SHELF
 
 CPU_S = 2.0  # more for one input is a failure
 MOST_KEPT = 10  # failures whose inputs are written and shown: more are one bug, most of the time
@@ -122,7 +123,7 @@ def examine(subject: Subject, seeds: range) -> Report:
     report = Report()
     left = list(seeds)
     while left:
-        with tempfile.TemporaryDirectory(dir=memory()) as folder:
+        with tempfile.TemporaryDirectory(dir=SHELF) as folder:
             try:
                 anyio.run(_examine, subject, Path(folder), left, report)
             except BaseException as failure:
@@ -130,12 +131,6 @@ def examine(subject: Subject, seeds: range) -> Report:
                     raise
                 report.failures.append(Failure(left.pop(0), (f"more than {CPU_S:g} s of CPU",)))
     return report
-
-
-def memory() -> Path | None:
-    """Where files cost no disk: every case writes and syncs some."""
-    shm = Path("/dev/shm")
-    return shm if shm.is_dir() and os.access(shm, os.W_OK) else None
 
 
 def _is_too_slow(failure: BaseException) -> bool:

@@ -1,6 +1,5 @@
 """`python -m tests.reliability.kills`: list the points, strike them, print what was wrong and a table."""
 
-import multiprocessing
 import signal
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import Template, prepared
 from tests.reliability.kills.verdict import KINDS
+from tests.reliability.proof import side_by_side
 from tests.reliability.shared import SERVERS, server
 
 # At this point calls of all kinds are under way: volumes, snapshots, an update, and two clusters.
@@ -107,16 +107,7 @@ def command(
 
 
 def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) -> Iterator[Verdict]:
-    numbered = list(enumerate(cases))
-    work = partial(_one, template, root)
-    if jobs == 1:
-        yield from map(work, numbered)
-        return
-    # Forked before the pool has threads; each worker forks the processes of its cases itself.
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(work, numbered)
-        pool.close()  # leaving the block would end the workers by a signal, which one of them may miss
-        pool.join()
+    return side_by_side(partial(_one, template, root), enumerate(cases), jobs)
 
 
 def _one(template: Template, root: Path, numbered: tuple[int, Case]) -> Verdict:

@@ -34,11 +34,7 @@ def command(wanted: str, rounds: int, seed: int, clocks: bool) -> None:
         found = server(wanted, stack)
         assert found is not None
         tally = play(found, rounds, seed, clocks=clocks)
-    lines = [f"{what:32} {count:6}" for what, count in sorted(tally.counts.items())]
-    lines += [f"{'seconds':32} {time.monotonic() - started:6.0f}"]
-    lines += [f"{'violations':32} {len(tally.violations):6}", *tally.violations]
-    click.echo("\n".join(lines))
-    sys.exit(1 if tally.violations else 0)
+    sys.exit(tally.end(seconds=f"{time.monotonic() - started:.0f}"))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.sandbox.parts.secret import holds
 from reconciler.services.machines.wire.volume import GONE_STATES
 from tests.cli.harness import Project, Ran, Sandbox, environment, secret, serving, volume
+from tests.reliability.proof import Tally
 from tests.reliability.runners.cable import Cable, laid
 from tests.reliability.runners.job import HARMS, Fate, Harm, Job, started
 from tests.reliability.shared import Place, Server
@@ -28,12 +29,6 @@ CLOCKS_S = (-300, 0, 300)
 
 _DONE, _FAILED, _PENDING, _LOCKED = 0, 1, 4, 5
 _KILLED = -9
-
-
-@dataclass
-class Tally:
-    counts: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
 
 
 @dataclass

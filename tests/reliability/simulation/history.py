@@ -41,6 +41,7 @@ from reconciler.state.log import store as log_store
 from reconciler.state.places.sqlite.database import connect, use_wal
 from reconciler.state.places.sqlite.store import SqliteStore
 from tests.execution.stage import Permitted
+from tests.reliability.proof import SHELF
 from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.database import database, serving
@@ -55,7 +56,6 @@ from tests.reliability.simulation.store import Inline
 from tests.reliability.simulation.tally import Tally
 from tests.reliability.simulation.threads import acting
 
-SHELF = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 RUNS_TO_REST = 3
 LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls take effect
 LOCK_TIMEOUT_S = 120.0  # a lease that a dead process left behind ends within it
