@@ -10,7 +10,7 @@ from reconciler.project.store import Opening, open_state
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import Project
-from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture
+from tests.state.postgres.conftest import postgres  # noqa: F401 - a fixture
 
 OLD, NEW = "sqlite:.reconcile/state.db", "sqlite:.reconcile/new.db"
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from reconciler.approvals import spent
 from reconciler.state.store import Event, JournalEntry
-from tests.reliability.budgets import File, Place, play
+from tests.reliability.budgets import Place, play
 from tests.reliability.proof import run_proof
-from tests.reliability.shared import NEW_MOTO, NEW_SERVER
+from tests.reliability.shared import NEW_MOTO, NEW_SERVER, File
 
 
 def violations(seeds: Iterable[int], root: Path, place: Callable[[int], Place | None]) -> Iterator[str]:

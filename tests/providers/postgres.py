@@ -37,6 +37,12 @@ class Postgres:
             cursor = connection.execute(query.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
+    def new(self) -> "Postgres":
+        """An empty database of its own on this server."""
+        name = f"made_{secrets.token_hex(8)}"
+        self.rows(f"CREATE DATABASE {name} STRATEGY file_copy")
+        return Postgres(f"{self.url.rpartition('/')[0]}/{name}")
+
     def at(self, port: int) -> str:
         """The URL with another port of this machine."""
         before, _, rest = self.url.rpartition("@")

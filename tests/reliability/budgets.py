@@ -27,7 +27,6 @@ from anyio.lowlevel import checkpoint
 
 from reconciler.approvals.creates import Everything
 from reconciler.approvals.rules import Authority, Said
-from reconciler.core.clock import SystemClock
 from reconciler.core.context import Attribution
 from reconciler.core.errors import Lost, ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -48,11 +47,10 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
-from tests.reliability.shared import Prefix, server
+from tests.reliability.shared import File, Prefix, server
 from tests.state.doubles import known_as
 
 APPS = ("app0", "app1", "app2")
@@ -199,17 +197,6 @@ class Memory:
 
     def open(self) -> Store:
         return MemoryStore(self.state)
-
-    def lease_over(self) -> None:
-        return None
-
-
-@dataclass
-class File:
-    path: Path
-
-    def open(self) -> Store:
-        return SqliteStore(self.path, SystemClock(), backups=False)
 
     def lease_over(self) -> None:
         return None

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
@@ -22,16 +22,15 @@ from typing import Any
 import anyio
 import click
 
-from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite.store import SqliteStore
-from reconciler.state.store import WHOLE_STATE, Store
+from reconciler.state.store import WHOLE_STATE
 from tests.cli.harness import Ran, environment
 from tests.forking import apart, import_everything
 from tests.reliability.kills.boundaries import Boundaries, trace_of, wrap_bucket
 from tests.reliability.kills.processes import forked
-from tests.reliability.shared import NEW_MOTO, NEW_SERVER, Place, Server, server
+from tests.reliability.shared import NEW_MOTO, NEW_SERVER, File, Place, Server, server
 from tests.state.moving import filled
 
 FILE = "sqlite:"
@@ -43,31 +42,6 @@ PAIRS = (
     (NEW_MOTO, NEW_SERVER),
     (NEW_SERVER, FILE),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A `Place` in a folder that each case has."""
-
-    root: Path
-    name: str
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:{self.name}.db"
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        return {}
-
-    def open(self) -> Store:
-        return SqliteStore(self.root / f"{self.name}.db", SystemClock(), backups=False)
-
-    def lease_over(self) -> None:
-        """The operating system's lock ended with its process."""
-
-    def drop(self) -> None:
-        """The folder is deleted."""
 
 
 @dataclass
@@ -167,10 +141,11 @@ class Campaign:
     def _moving(self) -> Iterator[Move]:
         self._cases += 1
         root = self.folder / f"move-{self._cases}"
-        old = self.source.new() if self.source is not None else File(root, "old")
-        move = Move(
-            root, old, self.target.new() if self.target is not None else File(root, "new"), self.defect
+        old, new = (
+            File(root / name) if server is None else server.new()
+            for name, server in (("old.db", self.source), ("new.db", self.target))
         )
+        move = Move(root, old, new, self.defect)
         move.fill()
         try:
             yield move

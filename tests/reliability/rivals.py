@@ -15,28 +15,26 @@ import multiprocessing
 import os
 import random
 import signal
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.places.postgres.store import PostgresStore
-from reconciler.state.places.sqlite import database, whole
-from reconciler.state.places.sqlite.store import SqliteStore
+from reconciler.state import backend_of
+from reconciler.state.places.sqlite import database
 from reconciler.state.store import Event, JournalEntry
-from tests.providers.postgres import running_postgres
 from tests.reliability import proof
-from tests.reliability.shared import NEW_SERVER, lease_over, new_database
+from tests.reliability.shared import NEW_SERVER, File, Place, server
 
 SCOPE = "shop"
 LIMIT_S = 2.0
@@ -55,24 +53,13 @@ class Tally(proof.Tally):
             self.violations.append(f"{what} took {seconds:.2f} s")
 
 
-def open_store(place: Path | str) -> SqliteStore | PostgresStore:
-    """`place`: a file, or the URL of a database."""
-    if isinstance(place, str):
-        return PostgresStore(place, SystemClock(), lease_s=300)
-    return SqliteStore(place, SystemClock(), backups=False)
-
-
-def journal(place: Path | str) -> list[tuple[str, str, str]]:
+def journal(place: Place) -> list[tuple[str, str, str]]:
     """Run, event and step of each row, in the order in which they were stored."""
-    if isinstance(place, str):
-        return anyio.run(_journal, place)
-    with closing(sqlite3.connect(place)) as connection:
-        stored = whole.contents_of(connection).rows
-    return [(row.columns[0], row.columns[1], row.columns[4]) for row in stored]
+    return anyio.run(_journal, place)
 
 
-async def _journal(url: str) -> list[tuple[str, str, str]]:
-    store = PostgresStore(url, SystemClock())
+async def _journal(place: Place) -> list[tuple[str, str, str]]:
+    store = place.open()
     try:
         return [(entry.run, entry.event, entry.step) for _, entry in await store.journal()]
     finally:
@@ -86,9 +73,9 @@ def done(run: str, step: str) -> JournalEntry:
 # --- races ---
 
 
-async def _race_once(place: Path | str, pipe: Connection, number: int) -> None:
+async def _race_once(place: Place, pipe: Connection, number: int) -> None:
     name = f"worker {os.getpid()}"
-    store = open_store(place)
+    store = place.open()
     began = time.monotonic()
     try:
         lease = await store.lease([SCOPE], name)
@@ -106,7 +93,7 @@ async def _race_once(place: Path | str, pipe: Connection, number: int) -> None:
     pipe.send("ready")
 
 
-def _racer(place: Path | str, pipe: Connection, start: Any) -> None:
+def _racer(place: Place, pipe: Connection, start: Any) -> None:
     """Waits for a round's number, then for all others, then asks for the lease."""
     while (number := pipe.recv()) is not None:
         start.wait()
@@ -116,7 +103,7 @@ def _racer(place: Path | str, pipe: Connection, start: Any) -> None:
 class Racers:
     """Worker processes that stay for all rounds; who was killed is replaced."""
 
-    def __init__(self, count: int, place: Path | str) -> None:
+    def __init__(self, count: int, place: Place) -> None:
         self._place = place
         self._start = _processes.Barrier(count)
         self.workers: list[tuple[Any, Connection]] = []
@@ -148,8 +135,7 @@ class Racers:
             process, pipe = self.workers[index]
             if kill:
                 os.kill(process.pid, signal.SIGKILL)
-                if isinstance(self._place, str):
-                    lease_over(self._place)
+                self._place.lease_over()
                 began = time.monotonic()
                 anyio.run(_take_and_release, self._place)
                 tally.took("lease after a kill", time.monotonic() - began)
@@ -177,8 +163,8 @@ class Racers:
             process.join()
 
 
-async def _take_and_release(place: Path | str) -> None:
-    store = open_store(place)
+async def _take_and_release(place: Place) -> None:
+    store = place.open()
     try:
         await store.create()
         await store.release(await store.lease([SCOPE], "the next", timeout_s=LIMIT_S))
@@ -186,7 +172,7 @@ async def _take_and_release(place: Path | str) -> None:
         await store.close()
 
 
-def races(count: int, workers: int, place: Path | str, tally: Tally) -> None:
+def races(count: int, workers: int, place: Place, tally: Tally) -> None:
     anyio.run(_take_and_release, place)
     racers = Racers(workers, place)
     before = len(journal(place))
@@ -211,9 +197,9 @@ def _say(log: Path, line: str) -> None:
     os.close(descriptor)
 
 
-async def _hold(place: Path | str, log: Path, pipe: Connection) -> None:
+async def _hold(place: Place, log: Path, pipe: Connection) -> None:
     """Loop over check, send and commit until one fails; then say what was sent and not recorded."""
-    store = open_store(place)
+    store = place.open()
     lease = await store.lease([SCOPE], f"holder {os.getpid()}", timeout_s=60)
     run, number, sent = f"epoch {lease.epochs[SCOPE]}", 0, False
     pipe.send(("holding", run))
@@ -231,17 +217,17 @@ async def _hold(place: Path | str, log: Path, pipe: Connection) -> None:
         await store.close()
 
 
-def _holder(place: Path | str, log: Path, pipe: Connection) -> None:
+def _holder(place: Place, log: Path, pipe: Connection) -> None:
     while pipe.recv():
         anyio.run(_hold, place, log, pipe)
 
 
-async def _take_by_force(place: Path | str, log: Path) -> bool:
+async def _take_by_force(place: Place, log: Path) -> bool:
     """Whether the scope could be taken: not while the holder is stopped within a transaction."""
-    store = open_store(place)
+    store = place.open()
     try:
         try:
-            await store.unlock(SCOPE, force=True, by="the rival")
+            await backend_of(store).unlock(SCOPE, force=True, by="the rival")
         except StoreError as failure:
             if "busy" not in failure.message:
                 raise
@@ -255,19 +241,19 @@ async def _take_by_force(place: Path | str, log: Path) -> bool:
     return True
 
 
-def pauses(count: int, seed: int, place: Path | str, log: Path, tally: Tally) -> None:
+def pauses(count: int, seed: int, place: Place, log: Path, tally: Tally) -> None:
     anyio.run(_take_and_release, place)
     chance = random.Random(seed)
     ours, theirs = _processes.Pipe()
     holder = _processes.Process(target=_holder, args=(place, log, theirs), daemon=True)
     holder.start()
     assert holder.pid is not None
-    patience, database._BUSY_TIMEOUT_S = database._BUSY_TIMEOUT_S, 0
     try:
         while tally.counts["pauses with a take-over"] < count:
             ours.send(True)
             _, run = ours.recv()
-            _pause_until_taken(holder.pid, place, log, chance, tally)
+            with patch.object(database, "_BUSY_TIMEOUT_S", 0):
+                _pause_until_taken(holder.pid, place, log, chance, tally)
             if not ours.poll(LIMIT_S):
                 tally.violations.append(f"{run}: goes on after the take-over")
                 return
@@ -275,12 +261,11 @@ def pauses(count: int, seed: int, place: Path | str, log: Path, tally: Tally) ->
             _judge(run, reported, place, log, tally)
             log.unlink()
     finally:
-        database._BUSY_TIMEOUT_S = patience
         holder.kill()
         holder.join()
 
 
-def _pause_until_taken(pid: int, place: Path | str, log: Path, chance: random.Random, tally: Tally) -> None:
+def _pause_until_taken(pid: int, place: Place, log: Path, chance: random.Random, tally: Tally) -> None:
     while True:
         time.sleep(chance.random() * 0.02)
         os.kill(pid, signal.SIGSTOP)
@@ -293,7 +278,7 @@ def _pause_until_taken(pid: int, place: Path | str, log: Path, chance: random.Ra
         tally.counts["pauses inside a transaction"] += 1
 
 
-def _judge(run: str, reported: str, place: Path | str, log: Path, tally: Tally) -> None:
+def _judge(run: str, reported: str, place: Place, log: Path, tally: Tally) -> None:
     lines = log.read_text().splitlines()
     taken = lines.index("taken")
     rows = journal(place)
@@ -313,15 +298,14 @@ def _judge(run: str, reported: str, place: Path | str, log: Path, tally: Tally) 
     tally.counts["sends reported as not recorded"] += bool(reported)
 
 
-def run(race_count: int, pause_count: int, seed: int, server: str = "") -> Tally:
+def run(race_count: int, pause_count: int, seed: int, state: str = "") -> Tally:
     tally = Tally()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=proof.SHELF)))
-        if server == NEW_SERVER:
-            server = stack.enter_context(running_postgres()).url
+        found = server(state, stack)
 
-        def place(name: str) -> Path | str:
-            return new_database(server) if server else folder / name / "state.db"
+        def place(name: str) -> Place:
+            return File(folder / name / "state.db") if found is None else found.new()
 
         for workers in (2, 8):
             races(race_count, workers, place(f"races{workers}"), tally)

@@ -62,6 +62,30 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """On one machine, in a folder that the proof deletes."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:{self.path}"
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        return {}
+
+    def open(self) -> Store:
+        return SqliteStore(self.path, SystemClock(), backups=False)
+
+    def lease_over(self) -> None:
+        """The operating system's lock ended with its process."""
+
+    def drop(self) -> None:
+        """It goes with its folder."""
+
+
+@dataclass(frozen=True, slots=True)
 class Database:
     """`whole`: the URL with the user and the password, which a shell has in variables."""
 
@@ -81,7 +105,8 @@ class Database:
         return PostgresStore(self.whole, SystemClock())
 
     def lease_over(self) -> None:
-        lease_over(self.whole)
+        ended = "UPDATE reconcile.objects SET written_at = 'epoch' WHERE key LIKE '%/leases/%'"
+        Postgres(self.whole).rows(ended)
 
     def drop(self) -> None:
         server, _, name = self.whole.rpartition("/")
@@ -128,7 +153,7 @@ class PostgresServer:
         return host, int(port or 5432)
 
     def new(self) -> Place:
-        return Database(new_database(self.url))
+        return Database(Postgres(self.url).new().url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +183,10 @@ def server(wanted: str, stack: ExitStack) -> Server | None:
     return S3Server(wanted) if wanted.startswith("http") else PostgresServer(wanted)
 
 
-def new_database(server: str) -> str:
-    """The URL of an empty database on `server`, which is the URL of its superuser."""
-    name = f"case_{uuid.uuid4().hex}"
-    Postgres(server).rows(f"CREATE DATABASE {name} STRATEGY file_copy")
-    return f"{server.rpartition('/')[0]}/{name}"
-
-
 def carried_in(server: Server, project: Path) -> Place:
     """Give the project's state a place on `server`."""
     place = server.new()
-    _carry(_file(project), place.open())
+    _carry(_file(project).open(), place.open())
     return place
 
 
@@ -176,16 +194,11 @@ def carried_out(place: Place, project: Path) -> None:
     """Put what the place holds in the project's file."""
     for file in (project / ".reconcile").glob("state.db*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
-    _carry(place.open(), _file(project))
+    _carry(place.open(), _file(project).open())
 
 
-def lease_over(url: str) -> None:
-    """In the database of this URL, as `Place.lease_over`."""
-    Postgres(url).rows("UPDATE reconcile.objects SET written_at = 'epoch' WHERE key LIKE '%/leases/%'")
-
-
-def _file(project: Path) -> SqliteStore:
-    return SqliteStore(project / ".reconcile" / "state.db", SystemClock(), backups=False)
+def _file(project: Path) -> File:
+    return File(project / ".reconcile" / "state.db")
 
 
 def _carry(source: Store, target: Store) -> None:

@@ -32,7 +32,7 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, Event
 from tests.state.encryption.doubles import sealing
-from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture
+from tests.state.postgres.conftest import postgres  # noqa: F401 - a fixture
 from tests.state.worlds import SimulatedClock, entry, record
 
 Copy = Mapping[str, bytes]  # all objects of a state, by key, as the place has them
@@ -124,7 +124,7 @@ async def made(
     folder = tmp_path_factory.mktemp("kept") / "state"
     folder.mkdir()
     memory, objects = MemoryState(clock), Objects()
-    url = new_database(request.getfixturevalue("postgres")).url if place == "postgres" else ""
+    url = request.getfixturevalue("postgres").new().url if place == "postgres" else ""
     opens: Mapping[str, Callable[[], LogStore]] = {
         "memory": lambda: MemoryStore(memory, seal),
         "sqlite": lambda: SqliteStore(folder / "state.db", clock, backups=False),

@@ -144,12 +144,7 @@ def places(kind: str) -> Iterator[Places]:
         else:
             running = stack.enter_context(running_postgres())
             pooler = stack.enter_context(pooled(running, "transaction")) if kind == POOLER else ""
-            yield Places(shared.PostgresServer(running.url), _without_user(pooler))
-
-
-def _without_user(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return url and f"{scheme}://{rest.rpartition('@')[2]}"
+            yield Places(shared.PostgresServer(running.url), pooler and shared.Database(pooler).url)
 
 
 def variables(home: Path) -> Mapping[str, str]:

@@ -6,7 +6,6 @@ that waits really waits, behind whoever has the lock, until another message ends
 
 import asyncio
 import os
-import secrets
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state
 from reconciler.state.log import writes
 from reconciler.state.places.postgres.store import PostgresStore
-from tests.providers.postgres import running_postgres
+from tests.providers.postgres import Postgres, running_postgres
 from tests.reliability.simulation.scenario import State
 
 ADDRESS = "SIMULATION_POSTGRES"  # the variable with the URL of the server that all processes share
@@ -71,10 +70,7 @@ def database() -> "Database":
 
 @cache
 def _database(server: str, process: int) -> "Database":
-    name = f"simulated_{secrets.token_hex(8)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())
-    return Database(f"{server.rpartition('/')[0]}/{name}")
+    return Database(Postgres(server).new().url)
 
 
 @dataclass(eq=False)

@@ -1,6 +1,5 @@
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import pytest
@@ -17,19 +16,10 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-_numbers = count(1)
-
-
-def new_database(postgres: Postgres) -> Postgres:
-    name = f"state{next(_numbers)}"
-    postgres.rows(f"CREATE DATABASE {name} STRATEGY file_copy")
-    return Postgres(postgres.url.rpartition("/")[0] + f"/{name}")
-
-
 @pytest.fixture
 def database(postgres: Postgres) -> Postgres:
     """A database of its own, without a state."""
-    return new_database(postgres)
+    return postgres.new()
 
 
 @dataclass
@@ -64,7 +54,7 @@ async def handles(database: Postgres, clock: SimulatedClock) -> AsyncIterator[Ha
 @pytest.fixture
 async def other_handles(postgres: Postgres, clock: SimulatedClock) -> AsyncIterator[Handles]:
     """On a state in another database."""
-    async for opened in _until_closed(Handles(new_database(postgres).url, clock)):
+    async for opened in _until_closed(Handles(postgres.new().url, clock)):
         yield opened
 
 

@@ -11,7 +11,7 @@ from reconciler.core.clock import SystemClock
 from reconciler.state.places.postgres.store import PostgresStore
 from tests.cli.harness import Project, Sandbox, environment, serving, volume
 from tests.providers.postgres import Postgres
-from tests.reliability.shared import lease_over
+from tests.reliability.shared import Database
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +164,7 @@ def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unloc
         dying.kill()
     sandbox.clear_faults()
     assert "locked" in runner().apply(code=None).err
-    lease_over(database.url)
+    Database(database.url).lease_over()
     runner().apply()
     assert len(sandbox.volumes("shop")) == 1
 
@@ -182,7 +182,7 @@ def test_a_first_apply_that_was_killed_while_it_recorded_the_platform_holds_up_o
     database.rows("DROP TRIGGER still ON reconcile.objects")
     with runner("blog").started("apply", "--auto-approve") as waiting:
         waiting.until_told("waiting for the lock of the whole state: ")
-        lease_over(database.url)
+        Database(database.url).lease_over()
         assert waiting.ended().code == 0
     assert [len(sandbox.volumes(app)) for app in APPS] == [1, 0, 0]
 

@@ -17,7 +17,7 @@ from reconciler.state.places.postgres.connections import Connections
 from reconciler.state.places.postgres.url import DatabaseUrl
 from tests.cli.harness import Project
 from tests.providers.postgres import Postgres, running_standby
-from tests.state.postgres.conftest import Handles, new_database
+from tests.state.postgres.conftest import Handles
 from tests.state.postgres.pooler import pooled
 from tests.state.postgres.test_access import reader, role
 
@@ -116,7 +116,7 @@ class NoneKept(list[psycopg.Connection]):
 async def test_two_databases_behind_one_name_are_told(
     handles: Handles, postgres: Postgres, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = new_database(postgres)
+    other = postgres.new()
     for each in (database, other):
         await handles.open(url=each.url).create()
     servers = cycle([database, other])
