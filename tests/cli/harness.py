@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from tests.cli.warm import run_warm
@@ -48,8 +48,8 @@ class Ran:
 class Sandbox:
     """A stand-alone sandbox process, by its control verbs."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, token: str = TOKEN) -> None:
+        self.url, self._token = url, token
         parts = urlsplit(url)
         assert parts.hostname is not None
         self._connection = HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
@@ -59,7 +59,7 @@ class Sandbox:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request, the `/v1` ones with the token. The answer must be a success."""
-        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
         text = answer.read()
@@ -148,17 +148,22 @@ class Sandbox:
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[Sandbox]:
+def serving(*options: str, token: str = TOKEN, stderr: IO[str] | None = None) -> Iterator[Sandbox]:
     """A sandbox process for the block."""
-    command = [*RECONCILE, "sandbox", "--port", "0", "--until-stdin-closes", *options]
+    command = [*RECONCILE, "sandbox", "--port", "0", "--until-stdin-closes", "--token", token, *options]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("listening on "), line
-        sandbox = Sandbox(line.removeprefix("listening on ").strip())
+        sandbox = Sandbox(line.removeprefix("listening on ").strip(), token)
         try:
             yield sandbox
         finally:

@@ -30,7 +30,7 @@ def main() -> int:
     stored: list[tuple[str, Leak]] = []
     chosen = [name for name in SCENARIOS if given.only in name]
     for quiet in (True, False):
-        with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as platform:
+        with tempfile.TemporaryDirectory() as made, serving(folder := Path(made)) as platform:
             for name in chosen:
                 if (name in QUIET) is quiet:
                     with workshop(platform, scanner) as shop:
@@ -39,7 +39,7 @@ def main() -> int:
                     runs += len(shop.runs)
                     scanned += sum(run.scanned for run in shop.runs)
             if quiet:
-                stored += platform_leaks(platform, scanner)
+                stored += platform_leaks(folder, scanner)
     stored += repository_leaks(scanner)
     for place, leak in stored:
         echo(f"{leak.value} as {leak.form} in {place}")

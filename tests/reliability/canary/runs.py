@@ -9,21 +9,21 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from itertools import count
 from json import dumps, loads
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from reconciler.secrets import age
 from tests.age_keys import generate
-from tests.cli.harness import environment
+from tests.cli import harness
+from tests.cli.harness import Sandbox, environment
 from tests.reliability.canary.forms import Leak, Scanner
 from tests.state.doubles import make_state
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PATIENCE_S = 60
 VICTIM = (sys.executable, "-m", "tests.reliability.canary.victim")
+_numbers = count(1)
 
 # Characters that every notation writes in its own way, from the first to the last.
 _ODD = 'q"7\\é+/={}~?>'
@@ -62,66 +62,15 @@ VALUES = {
 }
 
 
-class Platform:
-    """A sandbox process whose token is a canary, by its control verbs."""
-
-    def __init__(self, url: str, db: Path) -> None:
-        self.url, self.db = url, db
-        self._address = urlsplit(url)
-        self._apps = 0
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        assert self._address.hostname is not None
-        connection = HTTPConnection(self._address.hostname, self._address.port, timeout=PATIENCE_S)
-        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
-        connection.request(method, path, None if body is None else dumps(body), headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        connection.close()
-        assert answer.status < 300, text
-        return loads(text)
-
-    def new_app(self) -> str:
-        self._apps += 1
-        app = f"shop{self._apps}"
-        self.call("POST", "/_sandbox/apps", {"name": app})
-        return app
-
-    def fault(self, method: str, path: str, action: str, **details: Any) -> None:
-        self.call("POST", "/_sandbox/faults", {"method": method, "path": path, "action": action, **details})
-
-    def fault_taken(self) -> bool:
-        return not self.call("GET", "/_sandbox/faults")
-
-    def clear(self) -> None:
-        self.call("DELETE", "/_sandbox/faults")
-
-
 @contextmanager
-def serving(folder: Path) -> Iterator[Platform]:
-    """The platform's own process. That its command line holds the token is its documented interface."""
-    db = folder / "sandbox.db"
-    command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--until-stdin-closes"]
-    command += ["--clock", "x600", "--profile", "extended", "--db", str(db), "--token", TOKEN]
+def serving(folder: Path) -> Iterator[Sandbox]:
+    """A platform over `folder`. That its command line holds the token is its documented interface."""
+    options = ("--clock", "x600", "--profile", "extended", "--db", str(folder / "sandbox.db"))
     with (
         (folder / "sandbox.err").open("w") as errors,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-            cwd=ROOT,
-        ) as process,
+        harness.serving(*options, token=TOKEN, stderr=errors) as sandbox,
     ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        url = process.stdout.readline().removeprefix("listening on ").strip()
-        try:
-            yield Platform(url, db)
-        finally:
-            process.stdin.close()
+        yield sandbox
 
 
 @dataclass(slots=True)
@@ -143,9 +92,9 @@ class Workshop:
     command lines, and every file that it wrote or that lies in the project.
     """
 
-    def __init__(self, folder: Path, platform: Platform, scanner: Scanner) -> None:
+    def __init__(self, folder: Path, platform: Sandbox, scanner: Scanner) -> None:
         self.platform, self._scanner = platform, scanner
-        self.app = platform.new_app()
+        self.app = platform.app(f"shop{next(_numbers)}")
         self.root = folder / "project"
         self.temporary = folder / "tmp"
         self._notes = folder / "notes"
@@ -198,10 +147,7 @@ class Workshop:
         )
 
     def volume(self, name: str = "data", size_gb: int = 3) -> str:
-        return (
-            f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: {self.app}}}\n"
-            f"spec: {{region: ams, size_gb: {size_gb}}}\n"
-        )
+        return harness.volume(self.app, name, f"region: ams, size_gb: {size_gb}")
 
     def three_secrets(self) -> str:
         return (
@@ -346,22 +292,22 @@ def repository_leaks(scanner: Scanner) -> list[tuple[str, Leak]]:
     ]
 
 
-def platform_leaks(platform: Platform, scanner: Scanner) -> list[tuple[str, Leak]]:
-    """What the platform stores and says of values: no digest either that is not keyed.
+def platform_leaks(folder: Path, scanner: Scanner) -> list[tuple[str, Leak]]:
+    """What the platform over `folder` stores and says of values: no digest either that is not keyed.
 
     Only of a platform that was not told to repeat values: it stores what faults it was ordered.
     """
     return [
         (path.name, leak)
-        for path in sorted(platform.db.parent.glob("sandbox.*"))
+        for path in sorted(folder.glob("sandbox.*"))
         for leak in scanner.leaks(path.read_bytes())
     ]
 
 
 @contextmanager
-def workshop(platform: Platform, scanner: Scanner) -> Iterator[Workshop]:
+def workshop(platform: Sandbox, scanner: Scanner) -> Iterator[Workshop]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             yield Workshop(Path(folder), platform, scanner)
         finally:
-            platform.clear()
+            platform.clear_faults()

@@ -105,7 +105,7 @@ def the_platform_repeats_the_value(status: int, body: Callable[[str], Any], valu
             )
             output = ("--output", "json") if after else ()
             shop.verb("-vv", "apply", "--auto-approve", *output)
-            shop.platform.clear()
+            shop.platform.clear_faults()
 
     return scenario
 
@@ -126,7 +126,7 @@ def the_answer_is_lost(action: str) -> Scenario:
     def scenario(shop: Workshop) -> None:
         shop.platform.fault("POST", SECRETS.replace("APP", shop.app), action, times=4)
         shop.verb("-vv", "apply", "--auto-approve")
-        shop.platform.clear()
+        shop.platform.clear_faults()
         shop.verb("-vv", "plan", "--output", "json")
         shop.verb("-vv", "apply", "--auto-approve")
 
@@ -140,7 +140,7 @@ def a_list_of_secrets_holds_values(shop: Workshop) -> None:
         path = f"/v1/apps/{shop.app}/secrets"
         shop.platform.fault("GET", path, "status", status=200, body=body, times=None)
         shop.verb("-vv", "plan", "--output", "json")
-        shop.platform.clear()
+        shop.platform.clear_faults()
     shop.platform.fault("GET", f"/v1/apps/{shop.app}/secrets", "html", status=502, times=None)
     shop.verb("-vv", "drift")
 
@@ -152,7 +152,7 @@ def a_list_of_secrets_fails_with_a_value(shop: Workshop) -> None:
             "GET", f"/v1/apps/{shop.app}/secrets", "status", status=status, body=_echo(ENV), times=None
         )
         shop.verb("-vv", "plan", "--output", "json")
-        shop.platform.clear()
+        shop.platform.clear_faults()
 
 
 def the_platform_repeats_the_token(shop: Workshop) -> None:
@@ -170,7 +170,7 @@ def the_platform_repeats_the_token(shop: Workshop) -> None:
         )
         verb = ("plan",) if method == "GET" else ("apply", "--auto-approve")
         shop.verb("-vv", *verb)
-        shop.platform.clear()
+        shop.platform.clear_faults()
     shop.verb("-vv", "plan", "--output", "json")
 
 
@@ -276,7 +276,7 @@ def every_format_shows_it(shop: Workshop) -> None:
     path = SECRETS.replace("APP", shop.app)
     shop.platform.fault("POST", path, "status", status=422, body=_echo(AGE), times=None, after=False)
     shop.verb("apply", "--auto-approve", *_REPORTS)
-    shop.platform.clear()
+    shop.platform.clear_faults()
     shop.verb("apply", "--auto-approve", *_REPORTS)
     shop.platform.call("POST", f"/v1/apps/{shop.app}/secrets/AGE", {"value": LITERAL})
     shop.verb("drift", *_REPORTS)
@@ -405,7 +405,7 @@ def it_is_killed(shop: Workshop) -> None:
     for passing, value in ((0, ENV), (1, OLD), (1, FILE)):
         _hold_an_answer(shop, passing)
         shop.struck(signal.SIGKILL, env={"SHOP_PASSWORD": value})
-        shop.platform.clear()
+        shop.platform.clear_faults()
     shop.verb("-vv", "plan", "--output", "json", env={"SHOP_PASSWORD": OLD})
     shop.verb("-vv", "apply", "--auto-approve")
 
@@ -420,7 +420,7 @@ def it_is_interrupted(shop: Workshop) -> None:
     ):
         _hold_an_answer(shop, 0)
         shop.struck(*numbers, env={"SHOP_PASSWORD": value})
-        shop.platform.clear()
+        shop.platform.clear_faults()
 
 
 def _hold_an_answer(shop: Workshop, passing: int) -> None:
@@ -447,7 +447,7 @@ def somebody_is_notified(shop: Workshop) -> None:
         path = SECRETS.replace("APP", shop.app)
         shop.platform.fault("POST", path, "status", status=422, body=_echo(ENV), times=None)
         shop.verb("-vv", "apply", "--auto-approve")
-        shop.platform.clear()
+        shop.platform.clear_faults()
         receiver.answers[:] = [500, 302, 404]
         shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_TOKEN": WRONG_TOKEN})
         shop.verb("-vv", "apply", "--auto-approve")

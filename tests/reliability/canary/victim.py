@@ -101,16 +101,12 @@ def _watch(notes: str) -> None:
             if event == "open":
                 path, mode, flags = arguments
                 if (isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & _WRITES:
-                    os.write(
-                        file, json.dumps({"wrote": str(Path(os.fsdecode(path)).absolute())}).encode() + b"\n"
-                    )
+                    write({"wrote": str(Path(os.fsdecode(path)).absolute())})
             elif event == "os.remove":
                 removed.mkdir(exist_ok=True)
                 shutil.copyfile(arguments[0], removed / str(time.monotonic_ns()))
             elif event == "sqlite3.connect":
-                os.write(
-                    file, json.dumps({"wrote": str(Path(str(arguments[0])).absolute())}).encode() + b"\n"
-                )
+                write({"wrote": str(Path(str(arguments[0])).absolute())})
             else:
                 write({"started": repr(arguments)})
         except (OSError, TypeError, ValueError):
