@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.errors import StoreError
 from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
-from reconciler.state.log.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY, Endless, Ghost
+from tests.reliability.simulation.runner import Landed, tell
 from tests.reliability.simulation.threads import Died, pause
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ LATENCY_S = 0.02  # one way, at most
 TIMEOUT_S = 20.0  # how long an answer is waited for
 MOST_REQUESTS = 10_000  # a history that ends has some hundreds
 LATE_S = 50.0  # how late a write may arrive that its sender gave up
-
-Landed = Callable[[Change], None]
 
 
 @dataclass
@@ -60,10 +58,7 @@ class Shared:
         first, *tail = body.decode().splitlines()
         head = json.loads(first)
         invariants.check_head(self.ghost, process, head["scope"], head["epoch"], taken=bool(head["lease"]))
-        for line in tail:
-            change = Change.from_line(line)
-            if (landed := self.asked.pop(change.id, None)) is not None:
-                landed(change)
+        tell(self.asked, tail)
 
 
 @dataclass

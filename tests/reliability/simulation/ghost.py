@@ -324,7 +324,6 @@ class Ghost:
                 self.intents[key].open = False
                 self._note_restart(entry, self.intents[key])
             elif entry.event is Event.RUN_STARTED:
-                process.run_started = True
                 self._note_confirmed(entry.data.get("confirmed", ()))
             self.tally.note("event", entry.event)
             if entry.event is Event.SETTLED:

@@ -35,7 +35,7 @@ from reconciler.project.resolve import resolve_unknown, settle_restarts
 from reconciler.project.run import Applied
 from reconciler.rehearsal.twin import START, Timeline
 from reconciler.sandbox.core import Sandbox
-from reconciler.state import spooling
+from reconciler.state import backend_of, spooling
 from reconciler.state.log import open_state
 from reconciler.state.log import store as log_store
 from reconciler.state.places.sqlite.database import connect, use_wal
@@ -425,7 +425,7 @@ class History:
         with acting(observer):
             try:
                 state = await observer.store.load()
-                await observer.store.inner.verify()
+                await backend_of(observer.store).verify()
             except ReconcilerError as failure:
                 self.ghost.violate("state-loads", failure.message)
             else:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
@@ -10,9 +9,8 @@ from unittest.mock import patch
 from reconciler.rehearsal.twin import Timeline
 from reconciler.state.log import bucket, leases, open_state, scopes, segments, writes
 from reconciler.state.log import store as object_store
-from reconciler.state.log.changes import Change
 from tests.reliability.simulation.bucket import Reached, Shared
-from tests.reliability.simulation.runner import Landed, Telling, renewing_on
+from tests.reliability.simulation.runner import Telling, renewing_on
 from tests.reliability.simulation.threads import Executor, Lock, ToThread
 
 if TYPE_CHECKING:
@@ -42,25 +40,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         yield
 
 
-def tell(landed: Landed, change: Change) -> None:
-    landed([each.serial for each in change.put])
-
-
 class SimulatedObjects(Telling):
-    """`landed`: hears of the next commit, by the id of its change."""
-
     def __init__(self, process: "Process", shared: Shared, rng: Random) -> None:
-        self._shared = shared
-        self.landed: Landed | None = None
-        self.rate = process.rate
+        self.asked, self.rate = shared.asked, process.rate
         super().__init__(Reached(shared, process), process.store_clock, rng.randbytes)
-
-    def _nonce(self) -> str:
-        """The id of a change is made where its commit begins, before anything else can happen."""
-        nonce = super()._nonce()
-        if self.landed is not None:
-            self._shared.asked[nonce], self.landed = partial(tell, self.landed), None
-        return nonce
-
-    def bury(self) -> None:
-        """No connection is open."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -11,7 +10,7 @@ from reconciler.state.places.postgres import bucket, connections
 from reconciler.state.places.postgres.store import PostgresStore
 from tests.reliability.simulation import objects
 from tests.reliability.simulation.connections import Opening, Psycopg
-from tests.reliability.simulation.runner import Landed, Telling
+from tests.reliability.simulation.runner import Telling
 from tests.reliability.simulation.threads import pause
 
 if TYPE_CHECKING:
@@ -45,21 +44,13 @@ def on_simulated_time(server: "Server") -> Iterator[None]:
 
 
 class SimulatedPostgres(Telling, PostgresStore):
-    """`landed`: hears of the next commit, by the id of its change."""
-
     rate = 1.0  # its leases last as long as the server's clock says
 
     def __init__(self, process: "Process", server: "Server", rng: Random) -> None:
         self._process = process
         self._server = server
-        self.landed: Landed | None = None
+        self.asked = server.asked
         super().__init__(server.address(process), process.store_clock, rng.randbytes)
 
-    def _nonce(self) -> str:
-        nonce = super()._nonce()
-        if self.landed is not None:
-            self._server.asked[nonce], self.landed = partial(objects.tell, self.landed), None
-        return nonce
-
-    def bury(self) -> None:
+    def die(self) -> None:
         self._server.bury(self._process)

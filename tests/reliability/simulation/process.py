@@ -22,6 +22,7 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.places.sqlite.files import spool_path
+from reconciler.state.store import Lease
 from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
@@ -54,17 +55,16 @@ class Process:
         timeline: Timeline,
         rng: Random,
         root: Path,
-        shared: Shared | Server | None = None,
-        secret: int = 0,
-        capabilities: Sequence[str] = (),
-        desired: Desired | None = None,
+        shared: Shared | Server | None,
+        secret: int,
+        capabilities: Sequence[str],
+        desired: Desired,
     ) -> None:
         self.name = name
         self.run = run
         self.alive = True
         self.ghost = ghost
-        self.desired = desired or Desired(())
-        self.secret = secret
+        self.desired = desired
         self.task: asyncio.Task[Any] | None = None
         self.rob: Callable[[Sequence[str]], asyncio.Task[None]] | None = None
         self.robbery: asyncio.Task[None] | None = None
@@ -77,7 +77,6 @@ class Process:
         self.refuses_all = False
         self.planned_s: float | None = None
         self._intended: dict[asyncio.Task[Any] | None, Opened] = {}
-        self.run_started = False
         self.began_s = timeline.time()
         self.leased_s: float | None = None
         self.listed_s: dict[str, float] = {}  # by path, of when the last list was that it read
@@ -228,6 +227,12 @@ class Process:
 
     def checked_s(self) -> float | None:
         return self._checked.pop(asyncio.current_task(), None)
+
+    def leased(self, lease: Lease) -> None:
+        if any(lease.scopes):  # under that of the whole state, nothing is looked at
+            self.leased_s = self._timeline.time()
+            self.power_leased = self.ghost.power()
+        self.ghost.note(self.name, "leases", *lease.scopes)
 
     def intend(self, task: asyncio.Task[Any] | None, opened: Opened) -> None:
         """`task` has made this intent durable, and may send it."""

@@ -1,7 +1,7 @@
 """The store of a runner that shares its state with others, in a history, whichever store that is."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.twin import Timeline
 from reconciler.state import renewing
+from reconciler.state.log.changes import Change
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import JournalEntry, Lease, Store
 from tests.reliability.simulation import invariants
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LOOK_S = 3.0  # how often a renewing thread looks at the loop
 HANGS_S = 2.0  # how long a robbed process may hang after that
 
-Landed = Callable[[Sequence[int]], None]  # with the serials of what was put
+Landed = Callable[[Change], None]
 
 
 def renewing_on(timeline: Timeline) -> list[tuple[Any, str, Any]]:
@@ -36,14 +37,51 @@ def renewing_on(timeline: Timeline) -> list[tuple[Any, str, Any]]:
     ]
 
 
+def tell(asked: dict[str, Landed], lines: Iterable[str]) -> None:
+    """The changes of a head that is stored are told to who asked for them."""
+    for change in map(Change.from_line, lines):
+        if (landed := asked.pop(change.id, None)) is not None:
+            landed(change)
+
+
 class Telling(LogStore):
-    """A store that tells when its next commit lands. `rate`: of the clock by which its leases are judged."""
+    """A store that tells when its next commit lands: what the place of all objects has in `asked`, by change.
 
-    landed: Landed | None
+    `rate`: of the clock by which its leases are judged.
+    """
 
+    asked: dict[str, Landed]
     rate: float
+    _landed: Landed | None = None
 
-    def bury(self) -> None:
+    def expect(
+        self,
+        process: "Process",
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord],
+        remove: Sequence[Address],
+    ) -> None:
+        """The ghost hears of the commit that begins now, whether or not its process lives to hear of it."""
+        ghost, task = process.ghost, asyncio.current_task()
+
+        def landed(change: Change) -> None:
+            # A planted bug may write fewer.
+            stored = [replace(each, serial=new.serial) for each, new in zip(put, change.put, strict=False)]
+            ghost.note(process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
+            ghost.take_in(process, task, lease, entries, stored, remove)
+            invariants.check_committed(ghost, process, lease, entries, stored, remove)
+
+        self._landed = landed
+
+    def _nonce(self) -> str:
+        """The id of a change is made where its commit begins, before anything else can happen."""
+        nonce = super()._nonce()
+        if self._landed is not None:
+            self.asked[nonce], self._landed = self._landed, None
+        return nonce
+
+    def die(self) -> None:
         """Its process died: nothing frees what that held, and its lease ends by itself."""
 
 
@@ -62,10 +100,7 @@ class RunnerStore(Store):
         process.pass_by("lease:before")
         await process.wake()
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
-        if any(scopes):  # under that of the whole state, nothing is looked at
-            process.leased_s = process.ghost.timeline.time()
-            process.power_leased = process.ghost.power()
-        process.ghost.note(process.name, "leases", *lease.scopes)
+        process.leased(lease)
         process.pass_by("lease:after")
         await process.wake()
         return lease
@@ -101,21 +136,13 @@ class RunnerStore(Store):
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
-        process, task = self._process, asyncio.current_task()
+        process = self._process
         process.pass_by("commit:before")
         await process.wake()
         place = process.commit_fault()
         if place == "before":
             raise StoreError("the disk is full")
-
-        def landed(serials: Sequence[int]) -> None:
-            ghost = process.ghost
-            stored = [replace(each, serial=serial) for each, serial in zip(put, serials, strict=True)]
-            ghost.note(process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
-            ghost.take_in(process, task, lease, entries, stored, remove)
-            invariants.check_committed(ghost, process, lease, entries, stored, remove)
-
-        self.inner.landed = landed
+        self.inner.expect(process, lease, entries, put, remove)
         stored = await self.inner.commit(lease, entries, put, remove)
         process.pass_by("commit:after")
         await process.wake()
@@ -125,9 +152,6 @@ class RunnerStore(Store):
         if place == "after":
             raise StoreError("the disk did not answer")
         return stored
-
-    async def verify(self) -> None:
-        await self.inner.verify()
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         """A person takes the lease of a holder that seemed to hang: no promise to it counts."""
@@ -142,4 +166,4 @@ class RunnerStore(Store):
             await self.inner.close()
 
     async def bury(self) -> None:
-        self.inner.bury()
+        self.inner.die()

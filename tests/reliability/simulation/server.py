@@ -1,17 +1,16 @@
 """The PostgreSQL server of one history: who has a session in it, and what their transactions have stored."""
 
 import json
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from reconciler.state.log.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.database import Database, Running
 from tests.reliability.simulation.ghost import Endless, Ghost
+from tests.reliability.simulation.runner import Landed, tell
 from tests.reliability.simulation.session import Session
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Server:
         self.rng = rng
         self.timeline = ghost.timeline
         self.sessions: list[Session] = []
-        self.asked: dict[str, Callable[[Change], None]] = {}
+        self.asked: dict[str, Landed] = {}
         self._processes: list[Process] = []
         self._messages = 0
         self._down_until_s = 0.0
@@ -117,7 +116,4 @@ class Server:
         holders = [each for each in self._processes if head["lease"] and each.name == head["holder"]]
         who = holders[-1] if holders else process
         invariants.check_head(self.ghost, who, head["scope"], head["epoch"], taken=bool(head["lease"]))
-        for line in tail:
-            change = Change.from_line(line)
-            if (landed := self.asked.pop(change.id, None)) is not None:
-                landed(change)
+        tell(self.asked, tail)

@@ -7,34 +7,26 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.log.changes import Change
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
+from tests.reliability.simulation.runner import Telling, tell
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
     from tests.reliability.simulation.runner import RunnerStore
 
 
-Asked = tuple[
-    asyncio.Task[Any] | None, Lease, Sequence[JournalEntry], Sequence[StateRecord], Sequence[Address]
-]
-
-
-class SimulatedStore(SqliteStore):
+class SimulatedStore(Telling, SqliteStore):
     """The real store, whose every durable change the ghost is told of, and which dies with its process."""
 
     def __init__(self, process: "Process", path: Path, rng: Random) -> None:
         self._process = process
-        self._asking: Asked | None = None
-        self._asked: dict[str, Asked] = {}  # by the id of the change that it becomes
+        self.asked = {}
         # A backup would only be read again by nobody: the whole state is verified after each round.
         super().__init__(path, process.store_clock, rng.randbytes, backups=False)
         self._written: list[tuple[str, bytes]] = []
@@ -47,10 +39,7 @@ class SimulatedStore(SqliteStore):
         process = self._process
         process.pass_by("lease:before")
         lease = await super().lease(scopes, holder, timeout_s=timeout_s)
-        if any(scopes):  # under that of the whole state, nothing is looked at
-            process.leased_s = process.ghost.timeline.time()
-            process.power_leased = process.ghost.power()
-        process.ghost.note(process.name, "leases", *lease.scopes)
+        process.leased(lease)
         invariants.check_leased(process.ghost, process, lease)
         for scope, epoch in lease.epochs.items():
             process.ghost.leases[scope] = (epoch, process)
@@ -80,7 +69,7 @@ class SimulatedStore(SqliteStore):
         place = process.commit_fault()
         if place == "before":
             raise StoreError("the disk is full")
-        self._asking = (asyncio.current_task(), lease, entries, put, remove)
+        self.expect(process, lease, entries, put, remove)
         stored = await super().commit(lease, entries, put, remove)
         process.pass_by("commit:after")
         if process.robbery is not None:
@@ -88,13 +77,6 @@ class SimulatedStore(SqliteStore):
         if place == "after":
             raise StoreError("the disk did not answer")
         return stored
-
-    def _nonce(self) -> str:
-        """The id of a change is made where its commit begins, before anything else can happen."""
-        nonce = super()._nonce()
-        if self._asking is not None:
-            self._asked[nonce], self._asking = self._asking, None
-        return nonce
 
     def _noting(self, write: Callable[..., str]) -> Callable[..., str]:
         """`write`, whose objects are told of once they are durable."""
@@ -118,19 +100,7 @@ class SimulatedStore(SqliteStore):
             if CANARY.encode() in text:
                 self._process.ghost.violate("no-secret-leaves-memory", "an object holds a secret value")
             if "/heads/" in key:
-                for line in text.decode().splitlines()[1:]:
-                    self._landed(Change.from_line(line))
-
-    def _landed(self, change: Change) -> None:
-        asked, ghost = self._asked.pop(change.id, None), self._process.ghost
-        if asked is None:
-            return
-        task, lease, entries, put, remove = asked
-        # A planted bug may write fewer.
-        stored = [replace(record, serial=new.serial) for record, new in zip(put, change.put, strict=False)]
-        ghost.note(self._process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
-        ghost.take_in(self._process, task, lease, entries, stored, remove)
-        invariants.check_committed(ghost, self._process, lease, entries, stored, remove)
+                tell(self.asked, text.decode().splitlines()[1:])
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         """A person takes the lease of a holder that seemed to hang: the scope is at a higher epoch now."""
