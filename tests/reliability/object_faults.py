@@ -18,7 +18,7 @@ from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.proof import Tally
-from tests.state.objects.doubles import Wrapped, memory_bucket
+from tests.state.objects.doubles import Wrapped, memory_bucket, objects_of
 from tests.state.worlds import NOON, SimulatedClock, entry, record
 
 SCOPES = ("blog", "shop")
@@ -86,20 +86,8 @@ async def history() -> Sequence[Moment]:
 
 
 async def moment(bucket: Bucket, clock: SimulatedClock) -> Moment:
-    objects = {}
-    for key in bucket.list(""):
-        found = bucket.get(key)
-        assert found is not None
-        objects[key] = found.body
     reader = LogStore(bucket, clock)
-    return Moment(objects, await reader.load(), await reader.export())
-
-
-def laid_out(objects: Objects) -> Bucket:
-    bucket = memory_bucket()
-    for key, body in objects.items():
-        bucket.create(key, body)
-    return bucket
+    return Moment(objects_of(bucket), await reader.load(), await reader.export())
 
 
 # --- what becomes of one object ---
@@ -145,7 +133,7 @@ async def spoiled(count: int, seed: int, tally: Tally) -> None:
         objects = {other: content for other, content in before.objects.items() if other != key}
         if body is not None:
             objects[key] = body
-        found = await judged(laid_out(objects), before)
+        found = await judged(memory_bucket(objects), before)
         tally.counts[f"{kind}, {how}: {'damage named' if found.named else 'all there'}"] += 1
         tally.violations += [f"{kind}, {how} ({number}, {key}): {each}" for each in found.wrong]
         if found.named:

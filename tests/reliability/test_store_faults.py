@@ -11,6 +11,7 @@ from reconciler.state.places.sqlite import bucket, whole
 from tests.reliability import object_faults
 from tests.reliability.proof import Tally
 from tests.reliability.store_faults import run, run_with_budget
+from tests.state.objects.doubles import memory_bucket
 
 
 def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> None:
@@ -49,6 +50,6 @@ def test_objects_that_are_spoiled_are_named_and_nothing_that_was_acknowledged_is
 def test_an_older_state_that_is_shown_as_the_newest_is_found_out() -> None:
     async def judge() -> object_faults.Found:
         moments = await object_faults.history()
-        return await object_faults.judged(object_faults.laid_out(moments[3].objects), moments[5])
+        return await object_faults.judged(memory_bucket(moments[3].objects), moments[5])
 
     assert anyio.run(judge).wrong == ["the state is another one, and nobody says so"]

@@ -243,22 +243,21 @@ async def test_a_sound_state_is_accepted_as_it_is(store: LogStore, state: Memory
     assert state.objects == before
 
 
-async def test_there_is_nothing_to_export_without_a_state(state: MemoryState) -> None:
-    with pytest.raises(StoreError, match="there is no state"):
-        await other(state).export()
-
-
-async def test_a_root_of_another_environment_or_of_a_newer_program_is_refused(
+async def test_a_root_of_another_environment_or_a_newer_program_or_a_damaged_one_is_refused(
     store: LogStore, state: MemoryState
 ) -> None:
     bucket, clock = MemoryBucket(state), state.clock
     found = bucket.get("base/state.json")
     assert found is not None
     bucket.create("prod/state.json", found.body)
-    with pytest.raises(StoreError, match="belongs to environment `base`"):
+    with pytest.raises(StoreError, match="belongs to environment `base`, and not to `prod`"):
         await LogStore(bucket, clock, environment="prod").load()
-    bucket.replace("base/state.json", found.body.replace(b'"format": 1', b'"format": 9'), found.tag)
+    newer = found.body.replace(b'"format": 1', b'"format": 9')
+    tag = bucket.replace("base/state.json", newer, found.tag)
     with pytest.raises(StoreError, match="newer version of this program"):
+        await other(state).load()
+    bucket.replace("base/state.json", found.body.replace(b'"lineage"', b'"linage"'), tag)
+    with pytest.raises(StoreError, match=r"is damaged: state\.json is not what was written"):
         await other(state).load()
 
 

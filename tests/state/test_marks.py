@@ -3,7 +3,6 @@
 import json
 import shutil
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,8 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
 from tests.state.encryption.doubles import ANA
-from tests.state.objects.doubles import memory_bucket
+from tests.state.objects.doubles import memory_bucket, objects_of
 from tests.state.worlds import SimulatedClock, entry, record
-
-
-def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
-    other = memory_bucket()
-    for key in filter(keep, bucket.list("")):
-        found = bucket.get(key)
-        assert found is not None
-        other.create(key, found.body)
-    return other
 
 
 class Kept:
@@ -45,7 +35,7 @@ class Kept:
     def copy(self) -> object:
         if self.kind == "file":
             return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
-        return copied(self.bucket)
+        return memory_bucket(objects_of(self.bucket))
 
     def put_back(self, kept: object) -> None:
         if isinstance(kept, Path):
@@ -115,14 +105,10 @@ async def test_a_state_that_was_put_back_is_refused_until_a_person_goes_on_with_
 async def test_one_scope_that_was_put_back_or_is_gone_is_noticed(kept: Kept) -> None:
     await kept.commit("blog")
     await kept.commit("shop")
-    before = kept.bucket
-    heads = {key: before.get(key) for key in before.list("") if "/heads/" in key}
+    before = {key: body for key, body in objects_of(kept.bucket).items() if key.endswith("/heads/shop")}
     await kept.commit("blog")
     await kept.commit("shop")
-    kept.bucket = copied(before, lambda key: not key.endswith("/heads/shop"))
-    (found,) = (each for key, each in heads.items() if key.endswith("/heads/shop"))
-    assert found is not None
-    kept.bucket.create(next(key for key in heads if key.endswith("/heads/shop")), found.body)
+    kept.bucket = memory_bucket(objects_of(kept.bucket) | before)
     with pytest.raises(StateOlder):
         await kept.open().load()
 

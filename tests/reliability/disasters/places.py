@@ -14,6 +14,7 @@ from tests.forking import apart
 from tests.providers.postgres import Postgres, running_postgres
 from tests.reliability import shared
 from tests.state.objects import servers
+from tests.state.objects.doubles import objects_of
 from tests.state.postgres.pooler import pooled
 
 FILE, POSTGRESQL, POOLER, S3 = PLACES = ("file", "postgresql", "pooler", "s3")
@@ -113,10 +114,8 @@ def _copy(source: shared.Place, target: shared.Place) -> None:
 
 def _copy_objects(source: shared.Prefix, target: shared.Prefix) -> None:
     bucket, into = (open_bucket(each.url, each.variables) for each in (source, target))
-    for key in bucket.list(""):
-        found = bucket.get(key)
-        assert found is not None
-        into.create(key, found.body)
+    for key, body in objects_of(bucket).items():
+        into.create(key, body)
 
 
 @dataclass

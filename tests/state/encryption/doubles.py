@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from reconciler.core.clock import Clock
 from reconciler.secrets import age
 from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.spooling import Spooling
 from tests.age_keys import generate
 
 
@@ -46,6 +50,11 @@ def sealing(
 ) -> Callable[[Bucket], SealedBucket]:
     """What gives the bucket of a state that is encrypted as `encryption` says."""
     return lambda bucket: SealedBucket(bucket, encryption, tell=tell)
+
+
+def spooling(store: LogStore, folder: Path, clock: Clock) -> Spooling:
+    """What keeps outcomes beside an encrypted state, sealed by its key."""
+    return Spooling(store, folder / "state.spool", clock, store.bucket)  # type: ignore[arg-type]
 
 
 def in_memory(known: MemoryState, encryption: Encryption = ANA.alone) -> MemoryStore:

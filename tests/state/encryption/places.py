@@ -4,19 +4,17 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from obstore.store import MemoryStore as Objects
-
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
-from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.places.postgres.connections import Connections
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.places.postgres.url import DatabaseUrl
 from tests.providers.postgres import Postgres
+from tests.state.objects.doubles import memory_bucket, objects_of
 
 Seal = Callable[[Bucket], Bucket]
 
@@ -35,17 +33,14 @@ def in_memory(clock: Clock) -> Place:
 
 
 def in_objects(clock: Clock) -> Place:
-    memory = Objects()
-    bucket = ObstoreBucket("memory://", memory, memory)
+    bucket = memory_bucket()
     return Place(lambda seal: LogStore(seal(bucket), clock), lambda: _stored(bucket))
 
 
 def _stored(bucket: Bucket, prefix: str = "") -> list[str]:
     found = []
-    for key in bucket.list(prefix):
-        body = bucket.get(key)
-        assert body is not None
-        data = gzip.decompress(body.body) if body.body[:2] == b"\x1f\x8b" else body.body
+    for key, body in objects_of(bucket, prefix).items():
+        data = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
         found += [key, data.decode(errors="replace")]
     return found
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from obstore.store import MemoryStore as Objects
 
 from reconciler.core.context import Attribution
 from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
@@ -16,7 +15,6 @@ from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.places.postgres import connections
 from reconciler.state.places.postgres.connections import Row
 from reconciler.state.places.postgres.store import PostgresStore
@@ -24,10 +22,13 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, State, Store
 from tests.providers.postgres import Postgres
-from tests.state.encryption.doubles import ANA, BEN, in_memory
+from tests.state.encryption.doubles import ANA, BEN, in_memory, spooling
 from tests.state.moving import Filled, filled
+from tests.state.objects.doubles import Wrapped, memory_bucket, objects_of
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import SimulatedClock, entry
+
+T = TypeVar("T")
 
 PLACE = "s3://team/state"
 STRIDE = 6  # of a database's messages, one in so many is tried here: each takes half a second
@@ -45,21 +46,16 @@ class Killed(BaseException):
 
 
 @dataclass
-class Dying(Bucket):
+class Dying(Wrapped):
     """A bucket whose user is killed at the write number `at`: just before it, or just after."""
 
-    inner: Bucket
     at: int = 0
     landed: bool = False
     writes: int = 0
 
-    @property
-    def place(self) -> str:
-        return self.inner.place
-
     def get(self, key: str) -> Found | None:
         self._alive()
-        return self.inner.get(key)
+        return super().get(key)
 
     def create(self, key: str, body: bytes) -> str:
         return self._write(lambda: self.inner.create(key, body))
@@ -68,24 +64,17 @@ class Dying(Bucket):
         return self._write(lambda: self.inner.replace(key, body, tag))
 
     def delete(self, key: str) -> None:
-        def work() -> str:
-            self.inner.delete(key)
-            return ""
-
-        self._write(work)
+        self._write(lambda: self.inner.delete(key))
 
     def list(self, prefix: str) -> Mapping[str, str]:
         self._alive()
-        return self.inner.list(prefix)
-
-    def list_beside(self) -> tuple[str, ...]:
-        return self.inner.list_beside()
+        return super().list(prefix)
 
     def _alive(self) -> None:
         if self.at and self.writes >= self.at:
             raise Killed
 
-    def _write(self, work: Callable[[], str]) -> str:
+    def _write(self, work: Callable[[], T]) -> T:
         self._alive()
         self.writes += 1
         if self.writes == self.at and not self.landed:
@@ -100,10 +89,6 @@ Open = Callable[[Encryption], LogStore]
 
 def opens(bucket: Bucket, clock: SimulatedClock) -> Open:
     return lambda encryption: LogStore(SealedBucket(bucket, encryption), clock)
-
-
-def spooling(store: LogStore, folder: Path, clock: SimulatedClock) -> Spooling:
-    return Spooling(store, folder / "state.spool", clock, store.bucket)  # type: ignore[arg-type]
 
 
 async def whole(store: LogStore, folder: Path, clock: SimulatedClock) -> Filled:
@@ -155,16 +140,14 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
     way: str, tmp_path: Path, clock: SimulatedClock
 ) -> None:
     first, second = WAYS[way]
-    origin = bucket_of(Objects())
+    origin = memory_bucket()
     before = await whole(opens(origin, clock)(first), tmp_path, clock)
     _, journal, _ = await known(before.store)
-    content = {key: found.body for key in origin.list("") if (found := origin.get(key)) is not None}
+    content = objects_of(origin)
     refused, at, ended = 0, 0, False
     while not ended:
         at += 1
-        bucket = bucket_of(Objects())
-        for key, body in content.items():
-            bucket.create(key, body)
+        bucket = memory_bucket(content)
         try:
             # In turns just before the write, and just after it.
             dying = Dying(bucket, at, landed=at % 2 == 0)
@@ -184,10 +167,6 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
         assert len(generations) == 2  # state.json, and the one folder that it names
     assert at > 10
     assert refused > 5
-
-
-def bucket_of(objects: Objects) -> ObstoreBucket:
-    return ObstoreBucket("memory://", objects, objects)
 
 
 @pytest.mark.slow

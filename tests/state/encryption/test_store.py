@@ -24,18 +24,12 @@ from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, Keys, NotOurs
 from reconciler.state.log.bucket import Layout
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event
-from tests.state.encryption.doubles import ANA, BEN, in_memory
+from tests.state.encryption.doubles import ANA, BEN, in_memory, spooling
 from tests.state.moving import filled
 from tests.state.worlds import SimulatedClock, entry, record
 
 CIPHER, OTHER = Cipher(b"k" * KEY_BYTES, "lineage-1"), Cipher(b"k" * KEY_BYTES, "lineage-2")
-
-
-def spooling(known: MemoryState, folder: Path, clock: SimulatedClock) -> Spooling:
-    store = in_memory(known)
-    return Spooling(store, folder / "state.spool", clock, store.bucket)  # type: ignore[arg-type]
 
 
 async def encrypted(clock: SimulatedClock) -> MemoryState:
@@ -45,7 +39,7 @@ async def encrypted(clock: SimulatedClock) -> MemoryState:
 
 
 async def left_by_a_runner(known: MemoryState, folder: Path, clock: SimulatedClock) -> list[bytes]:
-    store = spooling(known, folder, clock)
+    store = spooling(in_memory(known), folder, clock)
     lease = await store.lease(["shop"], "me")
     await store.commit(lease, [entry(Event.INTENT)])
     await store.spool(lease, [entry(Event.DONE)], [record()])
@@ -111,7 +105,7 @@ async def test_what_was_spooled_is_taken_in_on_another_machine(tmp_path: Path, c
     known = await encrypted(clock)
     lines = b"".join(await left_by_a_runner(known, tmp_path, clock))
     assert b"vol_data" not in lines
-    other = spooling(known, tmp_path / "other", clock)
+    other = spooling(in_memory(known), tmp_path / "other", clock)
     assert await other.ingest(lines, "me") == 1
     state = await other.load()
     assert [record.id for record in state.records.values()] == ["vol_data"]
@@ -123,7 +117,7 @@ async def test_what_was_spooled_before_a_rekey_still_counts(tmp_path: Path, cloc
     lines = b"".join(await left_by_a_runner(known, tmp_path, clock))
     for _ in range(2):
         await rekey(known)
-    assert await spooling(known, tmp_path / "other", clock).ingest(lines, "me") == 1
+    assert await spooling(in_memory(known), tmp_path / "other", clock).ingest(lines, "me") == 1
 
 
 async def test_what_no_key_opens_is_told(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -131,14 +125,14 @@ async def test_what_no_key_opens_is_told(tmp_path: Path, clock: SimulatedClock) 
     lines = b"".join(await left_by_a_runner(known, tmp_path, clock))
     for _ in range(9):
         await rekey(known)
-    store = spooling(known, tmp_path, clock)
+    store = spooling(in_memory(known), tmp_path, clock)
     assert not (await store.load()).spooled
     with pytest.raises(StoreError, match="a key that this state no longer has"):
         await store.ingest(lines, "me")
 
 
 async def test_what_is_no_outcome_is_refused(tmp_path: Path, clock: SimulatedClock) -> None:
-    store = spooling(MemoryState(clock), tmp_path, clock)
+    store = spooling(in_memory(MemoryState(clock)), tmp_path, clock)
     body = b'{"epochs":{}}'
     line = b'{"digest":"%s","commit":%s}\n' % (sha256(body).hexdigest().encode(), body)
     with pytest.raises(ValueError, match="there is no 'put' in it"):

@@ -14,11 +14,21 @@ from reconciler.state.places.objects.bucket import ObstoreBucket
 
 # What becomes of a write: its answer or itself is lost, it comes through later, it is refused for nothing.
 Fault = Literal["", "answer lost", "request lost", "late", "refused"]
+FAULTS: tuple[Fault, ...] = ("answer lost", "request lost", "late", "refused")
 
 
-def memory_bucket() -> ObstoreBucket:
-    objects = MemoryStore()
-    return ObstoreBucket("memory://", objects, objects)
+def memory_bucket(objects: Mapping[str, bytes] = {}) -> ObstoreBucket:
+    memory = MemoryStore()
+    bucket = ObstoreBucket("memory://", memory, memory)
+    for key, body in objects.items():
+        bucket.create(key, body)
+    return bucket
+
+
+def objects_of(bucket: Bucket, prefix: str = "") -> dict[str, bytes]:
+    """All that is stored there, by key."""
+    found = {key: bucket.get(key) for key in bucket.list(prefix)}
+    return {key: each.body for key, each in found.items() if each is not None}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from reconciler.state.log import segments
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
-from tests.state.objects.doubles import Counting, Wrapped, memory_bucket
+from tests.state.objects.doubles import Counting, Wrapped, memory_bucket, objects_of
 from tests.state.worlds import SimulatedClock, entry, record
 
 
@@ -141,7 +141,7 @@ class Interrupted(Wrapped):
 
     def __init__(self, inner: Bucket) -> None:
         super().__init__(inner)
-        self.meanwhile: list[list[tuple[str, bytes]]] = []
+        self.meanwhile: list[dict[str, bytes]] = []
 
     def get(self, key: str) -> Found | None:
         found = super().get(key)
@@ -149,11 +149,8 @@ class Interrupted(Wrapped):
             self.become(self.meanwhile.pop(0))
         return found
 
-    def become(self, objects: list[tuple[str, bytes]]) -> None:
-        for key in self.inner.list(""):
-            self.inner.delete(key)
-        for key, body in objects:
-            self.inner.create(key, body)
+    def become(self, objects: dict[str, bytes]) -> None:
+        self.inner = memory_bucket(objects)
 
 
 @pytest.mark.usefixtures("small")
@@ -164,17 +161,10 @@ async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
     moments = []
     for block in range(40):
         await create_many(store, lease, range(block * 7, block * 7 + 7))
-        moments.append([(key, _body(bucket, key)) for key in bucket.list("")])
+        moments.append(objects_of(bucket))
     for first in range(0, 30, 3):
-        interrupted = Interrupted(memory_bucket())
-        interrupted.become(moments[first])
+        interrupted = Interrupted(memory_bucket(moments[first]))
         interrupted.meanwhile = moments[first + 1 : first + 5]
         state = await LogStore(interrupted, clock).load()
         assert len(state.records) in {7 * (block + 1) for block in range(first, first + 5)}
         assert state.open_intents == ()
-
-
-def _body(bucket: Bucket, key: str) -> bytes:
-    found = bucket.get(key)
-    assert found is not None
-    return found.body

@@ -7,7 +7,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from reconciler.core.errors import StateMoved, StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state.contents import verify
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.bucket import open_objects
@@ -142,10 +142,6 @@ async def test_a_prefix_with_other_files_is_refused(s3: S3, clock: SimulatedCloc
     s3.open().create("photo.jpg", b"jpg")
     with pytest.raises(StoreError, match=r"holds files that do not belong to a state, such as photo\.jpg"):
         await LogStore(s3.open(), clock).create()
-    s3.open().delete("photo.jpg")
-    s3.open().create("base/notes/photo.jpg", b"jpg")
-    with pytest.raises(StoreError, match=r"there are traces of one, such as base/notes/photo\.jpg"):
-        await LogStore(s3.open(), clock).create()
 
 
 async def test_environments_stand_beside_each_other(s3: S3, clock: SimulatedClock) -> None:
@@ -154,35 +150,6 @@ async def test_environments_stand_beside_each_other(s3: S3, clock: SimulatedCloc
         assert await store.create(), name
     assert len({(await store.load()).lineage for store in stores.values()}) == 3
     assert not await LogStore(s3.open(), clock, environment="prod").create()
-
-
-async def test_a_state_under_another_environments_name_is_refused(s3: S3, clock: SimulatedClock) -> None:
-    await LogStore(s3.open(), clock, environment="staging").create()
-    bucket = s3.open()
-    found = bucket.get("staging/state.json")
-    assert found is not None
-    bucket.create("prod/state.json", found.body)
-    with pytest.raises(StoreError, match="belongs to environment `staging`, and not to `prod`"):
-        await LogStore(s3.open(), clock, environment="prod").load()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (b'"format": 1', b'"format": 2', "was written by a newer version of this program"),
-        (b'"lineage"', b'"linage"', "is damaged: state.json is not what was written"),
-    ],
-)
-async def test_a_root_that_cannot_be_read_is_told(
-    s3: S3, clock: SimulatedClock, before: bytes, after: bytes, told: str
-) -> None:
-    await LogStore(s3.open(), clock).create()
-    bucket = s3.open()
-    found = bucket.get("base/state.json")
-    assert found is not None
-    bucket.replace("base/state.json", found.body.replace(before, after), found.tag)
-    with pytest.raises(StoreError, match=told):
-        await LogStore(s3.open(), clock).load()
 
 
 async def test_a_read_only_handle_writes_nothing(s3: S3, clock: SimulatedClock) -> None:
@@ -203,11 +170,3 @@ def test_a_url_that_names_no_place_is_refused_without_repeating_it(url: str, clo
     with pytest.raises(StoreError, match="the state's URL names no place in an object store") as refused:
         open_objects(url, clock, variables={})
     assert "secret" not in refused.value.message + refused.value.help
-
-
-async def test_a_moved_state_is_told_of(s3: S3, clock: SimulatedClock) -> None:
-    store = LogStore(s3.open(), clock)
-    await store.create()
-    await store.retire("s3://other/state", await store.export())
-    with pytest.raises(StateMoved):
-        await LogStore(s3.open(), clock).create()

@@ -15,7 +15,7 @@ from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.leases import Held
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
-from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
+from tests.state.objects.doubles import FAULTS, Counting, Fault, Faulty, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record, renew
 
 LEASE_S = 60.0
@@ -202,7 +202,7 @@ async def test_a_check_renews_where_the_rest_is_too_short(store: LogStore, clock
     await store.check(lease, for_s=5)
 
 
-@pytest.mark.parametrize("fault", ["answer lost", "request lost", "late", "refused"])
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_beat_without_an_answer_is_settled(
     opened: Open, bucket: Bucket, clock: SimulatedClock, fault: Fault
 ) -> None:

@@ -21,12 +21,11 @@ from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease
-from tests.state.objects.doubles import Fault, Faulty, memory_bucket
+from tests.state.objects.doubles import FAULTS, Faulty, memory_bucket
 from tests.state.worlds import NOON, SimulatedClock, record, renew
 
 LEASE_S = 60
 CALL_S = 20
-FAULTS: tuple[Fault, ...] = ("answer lost", "request lost", "late", "refused")
 
 
 @dataclass

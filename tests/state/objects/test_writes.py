@@ -6,9 +6,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.log import writes
-from tests.state.objects.doubles import Fault, Faulty, memory_bucket
-
-FAULTS: tuple[Fault, ...] = ("answer lost", "request lost", "late", "refused")
+from tests.state.objects.doubles import FAULTS, Fault, Faulty, memory_bucket
 
 
 def faulty(*faults: Fault) -> Faulty:

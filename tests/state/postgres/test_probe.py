@@ -8,9 +8,6 @@ import psycopg
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.execution.decisions import Actor
-from reconciler.project.identity import create_state
-from reconciler.state.log import writes
 from reconciler.state.places.postgres import connections
 from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.places.postgres.connections import Connections
@@ -183,15 +180,3 @@ def test_who_takes_no_changes_is_named_at_init_and_by_the_doctor(
         assert refusing.partition("@")[0].rpartition(":")[2] not in ran.out + ran.err
     assert database.rows("SELECT to_regnamespace('reconcile') IS NULL") == [(True,)]
     assert left_behind(database) == []
-
-
-async def test_a_state_is_not_made_where_changes_get_lost(
-    handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(*asked: object) -> None:
-        raise StoreError("a state cannot be kept in there")
-
-    monkeypatch.setattr(writes, "probe", lost)
-    with pytest.raises(StoreError, match="cannot be kept"):
-        await create_state(handles.open(), Actor(handles.clock, "me"))
-    assert (await handles.open().load()).lineage == ""

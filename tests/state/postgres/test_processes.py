@@ -11,12 +11,10 @@ import anyio
 import pytest
 
 from reconciler.core.clock import SystemClock
-from reconciler.core.errors import Locked, StoreError
-from reconciler.state.log.store import LogStore
+from reconciler.core.errors import Locked
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
-from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry, renew
 
 pytestmark = pytest.mark.slow
@@ -134,19 +132,3 @@ async def test_a_lease_that_is_renewed_outlives_its_time(store: PostgresStore, d
             await store.lease(["shop"], "ben")
         assert locked.value.holder == "the child"
     await store.close()
-
-
-async def test_a_lease_is_renewed_by_any_thread(handles: Handles) -> None:
-    store = handles.open()
-    assert isinstance(store, LogStore)
-    await store.create()
-    lease = await store.lease(["shop"], "me")
-    handles.clock.elapsed_s += handles.lease_s - 1
-    store.beat(lease)
-    handles.clock.elapsed_s += handles.lease_s - 1
-    await store.check(lease)
-    handles.clock.elapsed_s += handles.lease_s
-    with pytest.raises(StoreError, match="no longer ours"):
-        store.beat(lease)
-    with pytest.raises(StoreError, match="no longer ours"):
-        await store.check(lease)
