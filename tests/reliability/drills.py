@@ -23,7 +23,7 @@ import click
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, environment, serving, volume
 from tests.forking import import_everything
 from tests.reliability.kills.boundaries import trace_of
-from tests.reliability.kills.case import MOST_TRIES, SIGNALS, Case, Stage, points, staged, strike
+from tests.reliability.kills.case import SIGNALS, Case, Stage, points, strike, tried
 from tests.reliability.kills.planted import DRILL_DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import APP, CLOCK, Template
@@ -123,18 +123,7 @@ def _drill(name: str, of: str) -> str:
     return f"---\n{kind}\nmetadata: {{name: {name}}}\nspec: {{of: {of}}}\n"
 
 
-def tried(case: Case, trouble: str, template: Drills, root: Path) -> Verdict:
-    """Run `case` in `root`, which must not exist; again while its point is not reached."""
-    verdict = Verdict(case, trouble, struck=False)
-    for _ in range(MOST_TRIES):
-        with staged(template, root, case.planted) as stage:
-            verdict = _struck(case, trouble, stage)
-        if verdict.struck:
-            break
-    return verdict
-
-
-def _struck(case: Case, trouble: str, stage: Stage) -> Verdict:
+def judged(trouble: str, case: Case, stage: Stage) -> Verdict:
     number, file = SIGNALS[case.signal], stage.root / "trace"
     TROUBLES[trouble](stage.sandbox)
     ran = strike(stage, case.point, number, file, DRILL)
@@ -244,7 +233,7 @@ def _cases(reached: Sequence[str], sample: int | None, seed: int) -> list[tuple[
 
 def _one(template: Drills, root: Path, numbered: tuple[int, tuple[Case, str]]) -> Verdict:
     number, (case, trouble) = numbered
-    return tried(case, trouble, template, root / f"case-{number}")
+    return tried(case, template, root / f"case-{number}", partial(judged, trouble))
 
 
 def _verdicts(

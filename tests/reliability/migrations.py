@@ -29,7 +29,7 @@ from reconciler.state.store import WHOLE_STATE
 from tests.cli.harness import Ran, environment
 from tests.forking import apart, import_everything
 from tests.reliability.kills.boundaries import Boundaries, trace_of, wrap_bucket
-from tests.reliability.kills.processes import forked
+from tests.reliability.kills.processes import run_forked
 from tests.reliability.shared import NEW_MOTO, NEW_SERVER, File, Place, Server, server
 from tests.state.moving import filled
 
@@ -83,7 +83,7 @@ class Move:
         self._processes += 1
         env = environment(None, XDG_STATE_HOME=str(self.root / "home"))
         env |= {**self.old.variables, **self.new.variables}
-        ran = forked(work, root=self.root, env=env, name=str(self._processes)).ended()
+        ran = run_forked(work, root=self.root, env=env, name=str(self._processes))
         assert ran is not None, "it did not end by itself"
         return ran
 

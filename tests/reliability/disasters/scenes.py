@@ -26,13 +26,12 @@ def scene(play: Scene) -> Scene:
 
 @dataclass
 class Stage:
-    """One platform, one app, and machines of a team. `home`: the one that the next machine's user has."""
+    """One platform, one app, and machines of a team."""
 
     sandbox: Sandbox
     places: Places
     folder: Path
     app: str
-    home: str = "home"
     _machines: list[Project] = field(default_factory=list)
 
     def machine(self, place: Place, *manifests: str, home: str = "home") -> Project:

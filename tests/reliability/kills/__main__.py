@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from tests.forking import import_everything
-from tests.reliability.kills.case import SIGNALS, Case, Verdict, killed, points, tried
+from tests.reliability.kills.case import SIGNALS, Case, Verdict, judged, killed, points, tried
 from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import Template, prepared
@@ -112,7 +112,7 @@ def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) 
 
 def _one(template: Template, root: Path, numbered: tuple[int, Case]) -> Verdict:
     number, case = numbered
-    return tried(case, template, root / f"case-{number}")
+    return tried(case, template, root / f"case-{number}", judged)
 
 
 def _defects_found(template: Template, root: Path, jobs: int) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from tests.cli.harness import Ran, Sandbox
 from tests.reliability import shared
 from tests.reliability.kills import victim
 from tests.reliability.kills.boundaries import struck_at, trace_of
-from tests.reliability.kills.processes import forked, sandboxed
+from tests.reliability.kills.processes import run_forked, sandboxed
 from tests.reliability.kills.scenario import APPLY, CLOCK, Template
 from tests.reliability.kills.verdict import (
     LOCKED,
@@ -85,7 +85,7 @@ class Stage:
         if self.place is not None:
             env |= {"RECONCILE_STATE": self.place.url, **self.place.variables}
         name = f"{self._count}-{arguments[0]}"
-        return forked(_verb(arguments), root=self.project, env=env, name=name).ended()
+        return run_forked(lambda: victim.run(list(arguments)), root=self.project, env=env, name=name)
 
     def world(self) -> Any:
         return self.sandbox.call("GET", "/_sandbox/world")
@@ -93,10 +93,6 @@ class Stage:
     def log(self, since: int = 0) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.sandbox.call("GET", f"/_sandbox/log?since={since}")
         return found
-
-
-def _verb(arguments: Sequence[str]) -> Callable[[], None]:
-    return lambda: victim.run(list(arguments))
 
 
 @contextmanager
@@ -139,18 +135,25 @@ def killed(point: str, template: Template, root: Path) -> Template:
     return replace(template, root=root / "left")
 
 
-def tried(case: Case, template: Template, root: Path) -> Verdict:
+class Judged(Protocol):
+    @property
+    def struck(self) -> bool: ...
+
+
+V = TypeVar("V", bound=Judged)
+
+
+def tried(case: Case, template: Template, root: Path, judge: Callable[[Case, Stage], V]) -> V:
     """Run `case` in `root`, which must not exist; again while its point is not reached."""
-    verdict = Verdict(case, struck=False)
     for _ in range(MOST_TRIES):
         with staged(template, root, case.planted) as stage:
-            verdict = _struck(case, stage)
+            verdict = judge(case, stage)
         if verdict.struck:
             break
     return verdict
 
 
-def _struck(case: Case, stage: Stage) -> Verdict:
+def judged(case: Case, stage: Stage) -> Verdict:
     number = SIGNALS[case.signal]
     file = stage.root / "trace"
     ran = strike(stage, case.point, number, file)

@@ -9,7 +9,6 @@ import select
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.harness import Ran, Sandbox
@@ -18,35 +17,13 @@ from tests.forking import become, finish
 PATIENCE_S = 25  # for a process that should end by itself: 10 s of grace after a signal, and a busy machine
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
-    """A process. `ends` is a pipe that closes with it."""
+def run_forked(work: Callable[[], None], *, root: Path, env: Mapping[str, str], name: str) -> Ran | None:
+    """Run `work` in `root` with exactly `env`. Its output is in `<name>.out` and `<name>.err` beside it.
 
-    pid: int
-    ends: int
-    out: Path
-    err: Path
-
-    def ended(self) -> Ran | None:
-        """How it ended; None when it did not, and had to be killed."""
-        hung = True
-        try:
-            hung = not select.select([self.ends], [], [], PATIENCE_S)[0]
-        finally:
-            os.close(self.ends)
-            if hung:
-                os.kill(self.pid, signal.SIGKILL)
-            _, status = os.waitpid(self.pid, 0)
-        if hung:
-            return None
-        code = os.waitstatus_to_exitcode(status)
-        return Ran(code, self.out.read_text(encoding="utf-8"), self.err.read_text(encoding="utf-8"))
-
-
-def forked(work: Callable[[], None], *, root: Path, env: Mapping[str, str], name: str) -> Forked:
-    """Start `work` in `root` with exactly `env`. Its output is in `<name>.out` and `<name>.err` beside it."""
+    None when it did not end, and had to be killed.
+    """
     out, err = root.with_name(f"{name}.out"), root.with_name(f"{name}.err")
-    ends, held = os.pipe()
+    ends, held = os.pipe()  # the pipe closes with the process
     pid = os.fork()
     if not pid:
         try:
@@ -55,7 +32,18 @@ def forked(work: Callable[[], None], *, root: Path, env: Mapping[str, str], name
         finally:
             os._exit(70)  # nothing of the parent's may run here
     os.close(held)
-    return Forked(pid, ends, out, err)
+    hung = True
+    try:
+        hung = not select.select([ends], [], [], PATIENCE_S)[0]
+    finally:
+        os.close(ends)
+        if hung:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    if hung:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return Ran(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`reconcile` with its boundaries instrumented: `python -m tests.reliability.kills.victim apply …`.
+"""`reconcile` with its boundaries instrumented, in a process that was forked for it.
 
 By environment: `KILLS_TRACE` (file for the names of the boundaries reached), `KILLS_SANDBOX` (its URL),
 `KILLS_STRIKE` and `KILLS_SIGNAL` (the one boundary at which the process signals itself), `KILLS_PLANTED`
@@ -27,7 +27,3 @@ def run(arguments: list[str]) -> None:
         )
         wrap_everything(boundaries, os.environ["KILLS_SANDBOX"])
     main()
-
-
-if __name__ == "__main__":
-    run(sys.argv[1:])

@@ -13,7 +13,6 @@ from reconciler.services.transport import MAX_BODY
 # extra: all that was there still is, and can be read. odd: the managed values are as they were, or missing.
 # broken: no answer, or one that nobody can read. lying: it can be read, and is not true.
 Kind = Literal["extra", "odd", "broken", "lying"]
-NEUTRAL: tuple[Kind, ...] = ("extra", "odd", "broken")
 
 HTML = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 FAILURES = ("read", "protocol", "write", "timeout", "tls")  # after sending

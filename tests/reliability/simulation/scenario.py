@@ -35,7 +35,7 @@ class Edit:
 
 @dataclass(slots=True)
 class Moment:
-    """The `nth` time (from 0) that a process passes `seam`; see `process.SEAMS`."""
+    """The `nth` time (from 0) that a process passes `seam`; see `tally.SEAMS`."""
 
     seam: str
     nth: int = 0
