@@ -28,13 +28,10 @@ from reconciler.state import backend_of
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.contents import Row, StateDump
 from reconciler.state.store import Event, State
+from tests.cli.harness import secret
 from tests.execution.stage import Stage, loaded, volume
 
 CANARY = "hunter2-canary"
-SECRET = (
-    "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
-    "spec: {value_from: {env: PASSWORD}}\n"
-)
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
@@ -54,7 +51,7 @@ class Made:
 def make(root: Path, name: str, **statement: Any) -> Made:
     stage = Stage(root)
     stage.env["PASSWORD"] = CANARY
-    manifests = volume(name) + SECRET
+    manifests = volume(name) + secret("shop", "PASSWORD", "env: PASSWORD")
 
     async def work() -> tuple[StateDump, State, SavedPlan]:
         desired = Desired(loaded(stage, manifests))

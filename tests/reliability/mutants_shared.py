@@ -3,7 +3,7 @@
 Each is caught by a history (`state`), or by the fast test that it names (`test`). See `mutants`.
 """
 
-from tests.reliability.planting import Change, Mutant
+from tests.reliability.planting import Change, Mutant, tested
 
 WRITES = "state/log/writes.py"
 COMMITS = "state/log/open_state.py"
@@ -34,10 +34,6 @@ def _played(name: str, file: str, old: str, new: str) -> Mutant:
 
 def _served(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Change(file, old, new),), state="postgresql")
-
-
-def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(name, (Change(file, old, new),), test=test)
 
 
 SHARED: tuple[Mutant, ...] = (
@@ -95,7 +91,7 @@ SHARED: tuple[Mutant, ...] = (
         "        for each in late:\n            writes.create(self._bucket, *each)\n"
         "        late[:] = [(key, body)]\n",
     ),
-    _tested(
+    tested(
         "segments are deleted before the head that no longer names them has landed",
         f"{MOMENTS_TEST}::test_a_head_that_does_not_land_leaves_its_segments",
         COMMITS,
@@ -110,21 +106,21 @@ SHARED: tuple[Mutant, ...] = (
         "return replace(root, moving=False, scopes=scopes)",
         "return replace(root, moving=False)",
     ),
-    _tested(
+    tested(
         "a head that was put back is believed",
         f"{TAMPERING}[objects-a scope as it was a run ago-sealed]",
         SCOPES,
         "    if head.serial < root.scopes.get(head.scope, 0):\n",
         "    if not head.scope:\n",
     ),
-    _tested(
+    tested(
         "an older root is believed",
         f"{TAMPERING}[objects-a root as it was a run ago-sealed]",
         SCOPES,
         "    if root.serial < head.root:\n",
         "    if not root.serial:\n",
     ),
-    _tested(
+    tested(
         "a head that the root does not name is believed",
         f"{TAMPERING}[objects-a head that nobody named-plain]",
         SCOPES,
@@ -138,7 +134,7 @@ SHARED: tuple[Mutant, ...] = (
         "        epoch = seen.head.epoch + 1\n        if not self._scopes.advance(seen, epoch=epoch,",
         "        epoch = max(1, seen.head.epoch)\n        if not self._scopes.advance(seen, epoch=epoch,",
     ),
-    _tested(
+    tested(
         "a commit does not compare its epoch",
         FORCED_TEST,
         COMMITS,
@@ -177,7 +173,7 @@ SHARED: tuple[Mutant, ...] = (
         ),
         test=f"{MOMENTS_TEST}::test_a_lease_that_ends_while_the_store_is_asked_does_not_check",
     ),
-    _tested(
+    tested(
         "a lease need not outlive the call",
         f"{LEASES_TEST}::test_a_check_renews_where_the_rest_is_too_short",
         STORE,
@@ -186,21 +182,21 @@ SHARED: tuple[Mutant, ...] = (
         "        opened.leases.require(lease, for_s)\n",
         "",
     ),
-    _tested(
+    tested(
         "a lease begins when its answer comes, and not when it was sent",
         f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
         LEASES,
         "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._exclusion.lease_s",
         "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._exclusion.lease_s",
     ),
-    _tested(
+    tested(
         "the first beat of a lease counts from its answer, too",
         f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
         LEASES,
         "Held(beat, made.tag, began_s + lasts_s)",
         "Held(beat, made.tag, self._clock.monotonic() + lasts_s)",
     ),
-    _tested(
+    tested(
         "a renewal that comes too late makes the lease ours again",
         f"{LEASES_TEST}::test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again",
         LEASES,
@@ -219,14 +215,14 @@ SHARED: tuple[Mutant, ...] = (
         "+ beat.lease_s * _LONGER - now_s",
         "+ beat.lease_s / 3 - now_s",
     ),
-    _tested(
+    tested(
         "what is watched may beat meanwhile",
         "tests/state/objects/test_leases.py::test_a_living_holder_keeps_its_scope_whatever_their_clocks_show[0]",
         LEASE_BEATS,
         "        if known is None or known[0] != tag:\n",
         "        if known is None:\n",
     ),
-    _tested(
+    tested(
         "a lease is taken away although its holder has beaten meanwhile",
         f"{MOMENTS_TEST}::test_a_holder_that_beats_at_the_last_moment_keeps_its_lease",
         LEASES,
@@ -234,7 +230,7 @@ SHARED: tuple[Mutant, ...] = (
         "            return False\n",
         "        self._replaced(replace(beat, ended=True, nonce=self._scopes.nonce()), tag)\n",
     ),
-    _tested(
+    tested(
         "what was taken away by force still counts as ours",
         FORCED_TEST,
         LEASES,
@@ -242,35 +238,35 @@ SHARED: tuple[Mutant, ...] = (
         "        else:\n            held.beat, held.tag = found\n",
         "        if found is None:\n            held.lost = True\n",
     ),
-    _tested(
+    tested(
         "one intent proves the lease forever",
         f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
         LEASES,
         "self._fresh.pop(key, ())",
         "self._fresh.get(key, ())",
     ),
-    _tested(
+    tested(
         "a check asks the store nothing",
         FORCED_TEST,
         STORE,
         "if not opened.leases.use_fresh_check(lease):",
         "if False:",
     ),
-    _tested(
+    tested(
         "an unlock does not raise the epoch",
         FORCED_TEST,
         LEASES,
         '[change], epoch=seen.head.epoch + 1, lease=""',
         '[change], epoch=seen.head.epoch, lease=""',
     ),
-    _tested(
+    tested(
         "a lease of several scopes that is not got is not given back",
         f"{LEASES_TEST}::test_a_lease_that_another_was_faster_to_take_leaves_nothing",
         LEASES,
         "        except BaseException:\n            self._end(beat.id)\n",
         "        except BaseException:\n            self._exclusion.end(beat.id)\n",
     ),
-    _tested(
+    tested(
         "all scopes are given back with the first one",
         CONTRACT,
         LEASES,
@@ -278,14 +274,14 @@ SHARED: tuple[Mutant, ...] = (
         "        if True:\n",
     ),
     # --- renewing ---
-    _tested(
+    tested(
         "a loop that hangs keeps its lease",
         "tests/state/test_renewing.py",
         RENEWING,
         "or now_s - self._answered_s > QUIET_S",
         "",
     ),
-    _tested(
+    tested(
         "a lease that was lost is renewed again",
         "tests/state/test_renewing.py",
         RENEWING,
@@ -293,21 +289,21 @@ SHARED: tuple[Mutant, ...] = (
         "self.ended = False",
     ),
     # --- reading ---
-    _tested(
+    tested(
         "heads are read one after the other, at no common moment",
         f"{MOMENTS_TEST}::test_what_is_stored_while_the_heads_are_read_is_seen_with_all_before_it",
         SCOPES,
         "if len(moved) <= 1 or attempt",
         "if True or attempt",
     ),
-    _tested(
+    tested(
         "a segment that was changed is believed",
         f"{JOURNAL}[objects-one bit of old changes-plain]",
         SEGMENTS,
         "if hashlib.sha256(found.body).hexdigest() != segment.sha256:",
         "if False:",
     ),
-    _tested(
+    tested(
         "a head that does not fit its journal is believed",
         f"{TAMPERING}[objects-the newest change is gone-plain]",
         SCOPES,
@@ -315,7 +311,7 @@ SHARED: tuple[Mutant, ...] = (
         "            if False:\n",
     ),
     # --- moving ---
-    _tested(
+    tested(
         "the old side says that it moved before its leases are ended",
         CONTRACT,
         STORE,
@@ -324,14 +320,14 @@ SHARED: tuple[Mutant, ...] = (
         "        self._refuse_other(known, to, contents)\n",
         "",
     ),
-    _tested(
+    tested(
         "a state is copied over another one",
         CONTRACT,
         MOVING,
         "    elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
         "    elif not contents.lineage:\n",
     ),
-    _tested(
+    tested(
         "the new side takes changes before the old one has said that it moved",
         f"{MOMENTS_TEST}::test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved",
         COPIES,
@@ -340,7 +336,7 @@ SHARED: tuple[Mutant, ...] = (
         "        await source.store.check(lease)\n        await target.movable.revive()\n"
         "        await source.movable.retire(target.url, contents)\n",
     ),
-    _tested(
+    tested(
         "a copy is not compared with what it was made from",
         f"{MOMENTS_TEST}::test_a_copy_that_is_not_what_was_written_is_not_moved_to",
         COPIES,
@@ -360,63 +356,63 @@ SHARED: tuple[Mutant, ...] = (
         "self._bucket.age_s(beat.id) < beat.lease_s",
         "self._bucket.age_s(beat.id) < beat.lease_s / 4",
     ),
-    _tested(
+    tested(
         "PostgreSQL: a beat does not say when it was written",
         "tests/state/postgres/test_processes.py",
         PG_BUCKET,
         "SET tag = %s, body = %s, written_at = :now",
         "SET tag = %s, body = %s",
     ),
-    _tested(
+    tested(
         "PostgreSQL: what stands there is written over, whatever it is",
         PG_TEST,
         PG_BUCKET,
         "    WHERE key = %s AND part = 0 AND tag = %s RETURNING tag",
         "    WHERE key = %s AND part = 0 AND tag <> %s || 'x' RETURNING tag",
     ),
-    _tested(
+    tested(
         "PostgreSQL: changes are added to a head that has changed since",
         "tests/state/postgres/test_parts.py",
         PG_BUCKET,
         "EXISTS (SELECT FROM :schema.objects WHERE key = %s AND part = 0 AND tag = %s)",
         "EXISTS (SELECT FROM :schema.objects WHERE key = %s AND part = 0 AND tag <> %s || 'x')",
     ),
-    _tested(
+    tested(
         "PostgreSQL: the changes of a head that moved to a segment stay",
         "tests/state/postgres/test_parts.py",
         PG_BUCKET,
         "if known != tag or not rest.startswith(before):",
         "if False:",
     ),
-    _tested(
+    tested(
         "PostgreSQL: an object that exists is written over",
         PG_TEST,
         PG_BUCKET,
         "    ON CONFLICT DO NOTHING RETURNING tag",
         "    ON CONFLICT (key, part) DO UPDATE SET tag = excluded.tag, body = excluded.body RETURNING tag",
     ),
-    _tested(
+    tested(
         "PostgreSQL: a commit whose answer is lost counts as failed",
         "tests/state/postgres/test_line.py",
         PG_CONNECTIONS,
         "                raise NoAnswer(said(error, self.url)) from error\n",
         "                raise self._explained(error) from error\n",
     ),
-    _tested(
+    tested(
         "PostgreSQL: a write that came too late counts as stored",
         "tests/state/postgres/test_probe.py",
         PG_BUCKET,
         "        if first != [(tag,)]:\n",
         "        if False:\n",
     ),
-    _tested(
+    tested(
         "PostgreSQL: a table without its key is believed",
         "tests/state/postgres/test_damage.py",
         PG_BUCKET,
         "        if (_KEY,) not in found:\n",
         "        if False:\n",
     ),
-    _tested(
+    tested(
         "PostgreSQL: a state that an older program works on is migrated",
         "tests/state/postgres/test_older.py",
         PG_BUCKET,

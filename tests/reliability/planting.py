@@ -48,6 +48,11 @@ class Mutant:
     test: str = ""
 
 
+def tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
+    """One that a fast test catches."""
+    return Mutant(name, (Change(file, old, new),), test=test)
+
+
 @dataclass(frozen=True, slots=True)
 class Caught:
     """How a hunt ended. `by`: a seed and its invariant, or a test; "" when the mutant survived."""

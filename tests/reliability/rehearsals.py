@@ -41,6 +41,7 @@ from reconciler.rehearsal.results import CALL_FAULTS, NONE
 from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
 from reconciler.state.store import JournalEntry, Lease, Store
+from tests.cli.harness import cluster, secret, volume
 from tests.execution.stage import Line, Permitted, Stage, Time, loaded
 from tests.reliability.proof import SHELF, Verdict, judge_seeds
 from tests.state.doubles import spooling
@@ -71,16 +72,16 @@ def drawn(seed: int) -> World:
     known = [name for name in secrets if rng.random() < 0.5]
     has_cluster = rng.random() < 0.4
     before = "".join(_volume(name, sizes[name], retention[name]) for name in old)
-    before += "".join(_secret(name, "PASSWORD") for name in known)
+    before += "".join(secret("shop", name, "env: PASSWORD") for name in known)
     grown = {name: sizes[name] + rng.choice([0, 0, 5]) for name in names}
     kept = {name: rng.choice([retention[name], retention[name], 21]) for name in names}
     held = tuple(name for name in old if rng.random() < 0.3)
     gone = {name for name in old if name not in held and rng.random() < 0.2}
     after = "".join(_volume(name, grown[name], kept[name]) for name in names if name not in gone)
-    after += "".join(_secret(name, rng.choice(["PASSWORD", "OTHER"])) for name in secrets)
+    after += "".join(secret("shop", name, f"env: {rng.choice(['PASSWORD', 'OTHER'])}") for name in secrets)
     if has_cluster:
-        after += _cluster()
-        before += _cluster() if rng.random() < 0.5 else ""
+        after += cluster("orders")
+        before += cluster("orders") if rng.random() < 0.5 else ""
     switches = {
         "extend_needs_restart": rng.choice(["attached", "always", "never"]),
         "nulls": rng.choice(["shown", "missing"]),
@@ -94,25 +95,8 @@ _CAPABILITIES = ("machine.get", "machine.restart", "postgres.list", "secrets.lis
 
 
 def _volume(name: str, size_gb: int, days: int) -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: shop}}\n"
-        f"spec: {{region: ams, size_gb: {size_gb}, snapshot_retention: {days}}}\n"
-        "lifecycle: {deletion: delete, restart: auto}\n"
-    )
-
-
-def _secret(name: str, variable: str) -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name}, app: shop}}\n"
-        f"spec: {{value_from: {{env: {variable}}}}}\n"
-    )
-
-
-def _cluster() -> str:
-    return (
-        "---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
-        "spec: {org_slug: personal, plan: starter, region: ams}\n"
-    )
+    spec = f"region: ams, size_gb: {size_gb}, snapshot_retention: {days}"
+    return volume("shop", name, spec, "lifecycle: {deletion: delete, restart: auto}\n")
 
 
 async def stage_of(world: World, root: Path, time: Time | None = None) -> Stage:

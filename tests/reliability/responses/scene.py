@@ -27,6 +27,7 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
+from tests.cli.harness import cluster, secret, volume
 from tests.execution.stage import BASE_URL, START, TOKEN, Permitted, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
 from tests.state.doubles import spooling
@@ -36,34 +37,16 @@ VALUE = "kept-in-memory-77aa"
 QUIET = Mutator("", {}, {})
 ORDERS = Address.parse("PostgresCluster/orders")
 
-_SECRETS = """---
-apiVersion: reconciler/v1
-kind: Secret
-metadata: {name: PASSWORD, app: shop}
-spec: {value_from: {env: PASSWORD}}
----
-apiVersion: reconciler/v1
-kind: Secret
-metadata: {name: DATABASE_URL, app: shop}
-spec: {value_from: {template: "${env:PASSWORD}@${PostgresCluster/orders:endpoints.primary.pooler.host}"}}
-"""
+_URL = '"${env:PASSWORD}@${PostgresCluster/orders:endpoints.primary.pooler.host}"'
+_SECRETS = secret("shop", "PASSWORD", "env: PASSWORD") + secret("shop", "DATABASE_URL", f"template: {_URL}")
 
 
 def _volume(name: str, spec: str, lifecycle: str = "timeout_s: 60") -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: shop}}\n"
-        f"spec: {{region: ams, {spec}}}\nlifecycle: {{{lifecycle}}}\n"
-    )
+    return volume("shop", name, f"region: ams, {spec}", f"lifecycle: {{{lifecycle}}}\n")
 
 
-def _cluster(name: str, spec: str) -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {{name: {name}}}\n"
-        f"spec: {{{spec}}}\nlifecycle: {{timeout_s: 600}}\n"
-    )
-
-
-_ORDERS = _cluster("orders", "org_slug: personal, plan: starter, region: ams")
+_SLOW = "lifecycle: {timeout_s: 600}\n"
+_ORDERS = cluster("orders", rest=_SLOW)
 _STAGING = _volume("staging", "size_gb: 10, from: {volume: data}", "deletion: delete, timeout_s: 60")
 _SCRATCH = _volume("scratch", "size_gb: 3", "deletion: delete, snapshot_before: []")
 
@@ -78,7 +61,7 @@ SECOND = (
     + _volume("cache", "size_gb: 3, snapshot_retention: 14")
     + _ORDERS
     + _SECRETS
-    + _cluster("copy", 'restore: {from: orders, pitr_time: "2026-01-01T00:30:00Z"}')
+    + cluster("copy", 'restore: {from: orders, pitr_time: "2026-01-01T00:30:00Z"}', _SLOW)
     + _volume("more", "size_gb: 2")
     + _volume("fork", "size_gb: 3, from: {volume: cache}")
 )
