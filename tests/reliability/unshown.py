@@ -40,7 +40,12 @@ _NUMBERS: Mapping[str, tuple[float, ...]] = {
     "zones_per_region": (5, 1, 2),
 }
 # What depends on the same behaviour as an assumption, or comes with it.
-_NAMED_BY = {"nulls": "attached_none", "retry_after": "rate_limit", "zones_used_up": "zones_per_region"}
+_NAMED_BY = {
+    "cluster_create": "cluster_outcome",
+    "nulls": "attached_none",
+    "retry_after": "rate_limit",
+    "zones_used_up": "zones_per_region",
+}
 
 
 def covered(assumption: str) -> frozenset[str]:
