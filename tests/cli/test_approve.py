@@ -34,7 +34,6 @@ def ready(project: Project, sandbox: Sandbox, app: str, ana: Person) -> Project:
     project.write(volume(app) + DELETED + volume(app, "other"))
     commit(root)
     project.env.update(ISOLATED)
-    project.run("state", "init")
     project.run("apply", "--auto-approve")
     project.write(volume(app, "other"))
     (root / "reconcile.yaml").unlink()

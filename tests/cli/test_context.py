@@ -19,12 +19,11 @@ KEYS = ["environment", "platform", "state", "lineage", "revision", "dirty", "ver
 
 @pytest.fixture
 def repository(project: Project, app: str) -> Project:
-    """A project with one committed volume, and a state."""
+    """A project with one committed volume."""
     git(project.root, "init", "-q", "-b", "main")
     project.write(volume(app))
     project.write(".reconcile/\n", ".gitignore")
     commit(project.root)
-    project.run("state", "init")
     return project
 
 

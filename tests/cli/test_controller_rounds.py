@@ -115,7 +115,6 @@ async def test_what_another_scope_has_to_do_first_is_left_to_that_one(
     mode(here, "propose")
     here.write(volume(app) + secret(app, "HOST", host) + cluster(name))
     rounds = Rounds()
-    here.run("state", "init", code=None)
     here.run("controller", "suspend", "org/personal", "--reason", "hands off")
     await rounds.play()
     await rounds.end()
@@ -200,7 +199,6 @@ async def test_the_proposal_of_a_scope_that_is_gone_goes_with_it(
     here: Project, sandbox: Sandbox, app: str
 ) -> None:
     mode(here, "propose")
-    here.run("state", "init")
     other = sandbox.app(f"{app}.other")
     here.write(volume(app) + volume(other))
     rounds = Rounds()

@@ -17,12 +17,6 @@ from tests.cli.harness import Project, Sandbox, secret, volume
 from tests.revisions.repository import commit, git
 
 
-@pytest.fixture(autouse=True)
-def state(project: Project) -> None:
-    """There is one."""
-    project.run("state", "init")
-
-
 def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     saved = project.root / "saved.plan"

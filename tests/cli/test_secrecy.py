@@ -21,7 +21,6 @@ def test_no_value_reaches_any_output_or_file(
     (project.root / "manifests" / "password.txt").write_text(f"{CANARY}-file\n", encoding="utf-8")
     env = {"SHOP_PASSWORD": CANARY}
     ran = [
-        project.run("state", "init"),
         project.run("-vv", "plan", "--out", "saved.plan", env=env),
         project.json("plan", env=env),
         project.run("-vv", "apply", "--plan", "saved.plan", env=env),
@@ -32,7 +31,7 @@ def test_no_value_reaches_any_output_or_file(
     ]
     assert len(sandbox.secrets(app)) == 3
     assert CANARY not in "".join(each.out + each.err for each in ran)
-    assert lines_with(ran[3].err, "http.request")
+    assert lines_with(ran[2].err, "http.request")
     written = [file for file in project.root.rglob("*") if file.is_file() and file.name != "password.txt"]
     assert {"state.db", "saved.plan"} <= {file.name for file in written}
     for file in [*written, *sandbox_db.parent.iterdir()]:
@@ -71,7 +70,6 @@ def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_leaves_it
     assert [(item["code"], item["severity"]) for item in plan.json["diagnostics"]] == [
         ("secret-source", "warning")
     ]
-    project.run("state", "init")
     project.run("plan", "--out", "saved.plan")
     with sandbox.recording() as requests:
         failed = project.run("apply", "--plan", "saved.plan", code=1)

@@ -274,7 +274,6 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
 ) -> None:
     ran = [project.run("validate", env=every_source)]
     assert not (project.root / "runs.txt").exists()
-    project.run("state", "init")
     ran += [project.run("-vv", "plan", "--with-exec", "--out", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n"
     ran += [project.run("-vv", "apply", "--plan", "saved.plan", env=every_source)]
@@ -303,7 +302,6 @@ def test_a_program_does_not_get_the_variables_of_other_secrets(project: Project,
         + secret(app, "BOTH", "template: 'a${env:SHOP_PART}b'")
     )
     project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")
-    project.run("state", "init")
     project.run(*arguments[verb], env={"SHOP_PLAIN": "1", "SHOP_PART": "2", "SHOP_OTHER": "3"})
     told = (project.root / "told.txt").read_text()
     assert [line for line in told.splitlines() if line.startswith("SHOP_")] == ["SHOP_OTHER=3"]
