@@ -78,9 +78,14 @@ def controlling(project: Project, *options: str, first: str = "") -> Iterator[Lo
             late.cancel()
 
 
-def statuses(project: Project) -> dict[str, str]:
+def shown(project: Project, field: str) -> dict[str, Any]:
+    """What `controller status` says in this field, by scope."""
     found = project.json("controller", "status").json["scopes"]
-    return {each["scope"]: each["status"] for each in found}
+    return {each["scope"]: each[field] for each in found}
+
+
+def statuses(project: Project) -> dict[str, str]:
+    return shown(project, "status")
 
 
 def proposals(project: Project) -> list[Path]:
@@ -199,22 +204,15 @@ def test_an_approval_that_does_not_count_changes_nothing(
             code=None,
         )
         assert ran.code in (0, 1)
-        log.running.until(lambda: "does not" in reasons(project).get(app, "") or not approvals(proposal))
+        log.running.until(
+            lambda: "does not" in shown(project, "reason").get(app, "") or not approvals(proposal)
+        )
         log.ended()
     assert sandbox.volumes(app) == []
 
 
 def approvals(proposal: Path) -> list[Path]:
     return sorted(proposal.parent.glob(f"{proposal.name}.*.approval"))
-
-
-def reasons(project: Project) -> dict[str, str]:
-    return {each["scope"]: each["reason"] for each in project.json("controller", "status").json["scopes"]}
-
-
-def looked_at(project: Project, scope: str) -> str:
-    found = project.json("controller", "status").json["scopes"]
-    return next(str(each["last_success"]) for each in found if each["scope"] == scope)
 
 
 def test_an_apply_of_a_scope_that_people_suspend_begins_no_call_any_more(
@@ -250,9 +248,9 @@ def test_people_suspend_resume_and_ask_at_once(project: Project, sandbox: Sandbo
         log.status(app, "in-sync")
         log.ended()
     project.write("manifests: [manifests]\ncontroller: {every: 1h}\n", "reconcile.yaml")
-    before = looked_at(project, app)
+    before = shown(project, "last_success")
     with controlling(project) as log:
-        log.running.until(lambda: looked_at(project, app) != before)
+        log.running.until(lambda: shown(project, "last_success") != before)
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
         project.run("controller", "now", app)
         log.status(app, "drifted")
@@ -424,9 +422,7 @@ def test_what_a_rule_asks_people_about_is_not_sent(project: Project, sandbox: Sa
 
 async def ticks(project: Project, monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
     """The events of so many ticks in this process: the first one is a round, others only look where due."""
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(project.root)
+    project.enter(monkeypatch)
     told: list[str] = []
     with ExitStack() as running:
         door = replace(

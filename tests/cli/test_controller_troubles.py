@@ -131,9 +131,7 @@ def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_b
     project.run("state", "init")
     project.write(volume(app))
     project.apply()
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(project.root)
+    project.enter(monkeypatch)
     gc.freeze()  # each round collects, and need not look at all that the other tests have made
     try:
         anyio.run(_hour, database.url, app)

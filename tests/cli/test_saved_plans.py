@@ -39,9 +39,7 @@ def test_the_state_is_opened_once(project: Project, app: str, monkeypatch: pytes
         return store_of(*what, **how)
 
     monkeypatch.setattr("reconciler.project.store.store_of", counted)
-    monkeypatch.chdir(project.root)
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     assert run(["apply", "--plan", "saved.plan"]) == 0
     assert len(opened) == 1
 
@@ -57,9 +55,7 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
         return digest_resources(resources)
 
     monkeypatch.setattr("reconciler.project.desired.digest_resources", counted)
-    monkeypatch.chdir(project.root)
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     assert run(["plan"]) == 0
     assert taken == []
     assert run(["plan", "-o", "json", "--out", "saved.plan"]) == 0
