@@ -4,14 +4,11 @@ import hashlib
 import io
 import json
 import os
-import pty
 import re
 import stat
-import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,17 +17,11 @@ from reconciler.cli.main import run
 from reconciler.sandbox.parts.secret import holds
 from reconciler.secrets import age
 from tests.age_keys import generate
-from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
+from tests.cli.harness import Project, Ran, Sandbox, cluster, secret
+from tests.cli.terminal import on_a_terminal
 
 STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
 VALUE = "canary-0815-value"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    out: str
-    err: str
 
 
 Run = Callable[..., Ran]
@@ -145,27 +136,11 @@ def test_an_argument_that_may_be_the_value_is_not_repeated(verb: Run, arguments:
 
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
     identity, recipient = generate()
-    ours, theirs = pty.openpty()
-    command = [*RECONCILE, "secret", "encrypt", "--to", recipient, "--out", "pw.age"]
-    with subprocess.Popen(
-        command,
-        cwd=project.root,
-        env=project.env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        for question in (b"Value: ", b"Repeat for confirmation: "):
-            while question not in shown:  # what is typed before it is asked for is thrown away
-                shown += os.read(ours, 4096)
-            os.write(ours, f"{VALUE}\n".encode())
-        assert process.wait(PATIENCE_S) == 0
-        shown += os.read(ours, 4096)
-    os.close(ours)
-    assert VALUE.encode() not in shown
+    questions = (b"Value: ", b"Repeat for confirmation: ")
+    typed = dict.fromkeys(questions, f"{VALUE}\n".encode())  # before it is asked for, it is thrown away
+    command = ("secret", "encrypt", "--to", recipient, "--out", "pw.age")
+    code, shown = on_a_terminal(project, *command, answers=typed)
+    assert (code, VALUE in shown) == (0, False)
     assert decrypted((project.root / "pw.age").read_text(), identity) == VALUE
 
 

@@ -22,7 +22,7 @@ from reconciler.state.places.sqlite import backups, database
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 from tests.state.altering import execute
 from tests.state.test_migrations import left_by
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import project_at
 from tests.cli.harness import Project, Sandbox, cluster, only, secret, serving, volume
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 
 LOST = "error: there is no state; nothing was changed"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import Project
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 from tests.inprocess import Command
 
 FILES = {
