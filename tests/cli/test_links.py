@@ -17,10 +17,10 @@ from tests.inprocess import volume as one_volume
 
 
 @pytest.fixture
-def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    command = Command(tmp_path, monkeypatch, capsys)
-    command.write("manifests/data.yaml", one_volume())
-    return command
+def reconcile(reconcile: Command) -> Command:
+    """In a project with one volume."""
+    reconcile.write("manifests/data.yaml", one_volume())
+    return reconcile
 
 
 def test_a_lock_that_is_a_link_leaves_its_target_alone(project: Project, app: str) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -226,13 +225,8 @@ def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
     ],
 )
 def test_no_record_moves_to_an_address_that_no_manifest_can_have(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    target: str,
-    told: str,
+    reconcile: Command, target: str, told: str
 ) -> None:
-    reconcile = Command(tmp_path, monkeypatch, capsys)
     source = target.rpartition("/")[0] + "/orders"
     refused = reconcile(f"state mv {source} '{target}'", code=64)
     assert f"`{target}` is not an address that a manifest can have: " in refused.err

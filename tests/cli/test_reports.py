@@ -13,10 +13,10 @@ from tests.inprocess import Command, volume
 
 
 @pytest.fixture
-def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    command = Command(tmp_path, monkeypatch, capsys)
-    command.write("manifests/data.yaml", volume())
-    return command
+def reconcile(reconcile: Command) -> Command:
+    """In a project with one volume."""
+    reconcile.write("manifests/data.yaml", volume())
+    return reconcile
 
 
 def test_one_run_writes_several_reports(reconcile: Command) -> None:

@@ -16,11 +16,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(tmp_path, monkeypatch, capsys)
-
-
 @pytest.mark.parametrize("host", FILES)
 def test_a_new_project_validates_and_fits_its_host(reconcile: Command, host: str) -> None:
     subprocess.run(["git", "init", "-q"], cwd=reconcile.root, check=True)
