@@ -320,6 +320,13 @@ def secret(app: str, name: str, source: str) -> str:
     )
 
 
+def moved(source: str, target: str, name: str = "m") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\n"
+        f'spec: {{from: "{source}", to: "{target}"}}\n'
+    )
+
+
 def lines_with(text: str, part: str) -> Sequence[str]:
     return [line for line in text.splitlines() if part in line]
 

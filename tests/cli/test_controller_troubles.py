@@ -30,6 +30,7 @@ from tests.cli.test_controller import (
     settings,
 )
 from tests.providers.postgres import Postgres, free_port
+from tests.services.script import SimulatedClock
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.postgres.proxy import Fate, Proxy, proxied
 from tests.state.postgres.test_access import reader
@@ -103,22 +104,6 @@ def test_a_role_that_may_only_read_the_state_is_enough_to_observe(
     assert "No controller" in project.run("controller", "status").out
 
 
-class Simulated:
-    """A clock that a sleep moves."""
-
-    def __init__(self) -> None:
-        self.elapsed_s = 0.0
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.elapsed_s, UTC)
-
-    def monotonic(self) -> float:
-        return self.elapsed_s
-
-    async def sleep(self, seconds: float) -> None:
-        self.elapsed_s += seconds
-
-
 def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_back(
     project: Project,
     sandbox: Sandbox,
@@ -141,7 +126,7 @@ def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_b
 
 
 async def _hour(url: str, app: str) -> None:
-    clock, nobody = Simulated(), f"postgresql://admin@127.0.0.1:{free_port()}/postgres"
+    clock, nobody = SimulatedClock(), f"postgresql://admin@127.0.0.1:{free_port()}/postgres"
     with ExitStack() as running:
         made = made_door("", url, None, running, sandbox=False)
         is_away = False

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import project_at
-from tests.cli.harness import Project, Sandbox, cluster, only, serving, volume
+from tests.cli.harness import Project, Sandbox, cluster, moved, only, serving, volume
 
 WEEKLY = "RestoreDrill/weekly"
 DELETED = "lifecycle: {deletion: delete, snapshot_before: []}\n"
@@ -175,14 +175,10 @@ def test_an_interrupted_drill_holds_others_off_and_is_cleaned_by_the_next(tmp_pa
         assert made["name"] in project.run("apply", "--auto-approve").out
         assert project.json("plan", "--target", f"Volume/{app}/data").json["steps"] == []
         assert len([each for each in still.volumes(app) if each["state"] == "created"]) == 2
-        project.write(
-            volume(app) + "---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
-            f"spec: {{from: {address}, to: Volume/{app}/data}}\n",
-            "manifests/moved.yaml",
-        )
+        project.write(volume(app) + moved(address, f"Volume/{app}/data"), "manifests/moved.yaml")
         assert project.run("plan", code=1).err
         project.remove("manifests/moved.yaml")
-        moved = project.run("state", "mv", address, f"Volume/{app}/kept", code=1)
-        assert "is what a drill has made" in moved.err
+        refused = project.run("state", "mv", address, f"Volume/{app}/kept", code=1)
+        assert "is what a drill has made" in refused.err
         assert "No drill is due" in project.run("drill").out
         assert [each["id"] for each in still.volumes(app) if each["state"] == "created"] == [id]

@@ -5,19 +5,12 @@ import textwrap
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, only, volume
+from tests.cli.harness import Project, Sandbox, moved, only, volume
 from tests.inprocess import Command
 
 FOREVER_S = 600  # a request that is held so long before its effect never arrives
 
 SPEC = "region: ams, size_gb: 10"
-
-
-def moved(source: str, target: str, name: str = "m") -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\n"
-        f'spec: {{from: "{source}", to: "{target}"}}\n'
-    )
 
 
 def addresses(project: Project) -> list[str]:

@@ -75,13 +75,6 @@ def test_a_report_that_cannot_be_made_is_refused_before_anything_is_read(
     assert message in reconcile(line, code=64).err.replace("\n", " ")
 
 
-def test_no_link_is_followed(reconcile: Command) -> None:
-    target = reconcile.write("precious", "mine")
-    (reconcile.root / "a.json").symlink_to(target)
-    assert "is not a regular file" in reconcile("validate --report json=a.json", code=64).err
-    assert target.read_text() == "mine"
-
-
 def test_a_report_that_cannot_be_written_fails_the_run_and_leaves_nothing_half_written(
     reconcile: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
