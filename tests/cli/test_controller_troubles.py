@@ -303,27 +303,25 @@ SystemClock.now = lambda self: right(self) + timedelta(days=int(Path("days").rea
 
 @pytest.mark.parametrize("days", [1, -1])
 def test_a_clock_that_jumps_by_a_day_changes_no_status_and_stops_nothing(
-    project: Project, sandbox: Sandbox, app: str, days: int
+    applied: Project, sandbox: Sandbox, app: str, days: int
 ) -> None:
-    settings(project, "apply")
-    project.write(volume(app))
-    project.apply()
-    project.write("0", "days")
-    with controlling(project, first=JUMPING) as log:
+    settings(applied, "apply")
+    applied.write("0", "days")
+    with controlling(applied, first=JUMPING) as log:
         log.status(app, "in-sync")
-        project.write(str(days), "days")
-        project.write(volume(app, spec=LARGER))
+        applied.write(str(days), "days")
+        applied.write(volume(app, spec=LARGER))
         with sandbox.recording() as requests:
             log.until("apply.ended", scope=app, done=1)
             log.status(app, "in-sync")
         assert len(requests) < 50, "it looks again and again"
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=25)
         log.status(app, "drifted")
-        project.write("0", "days")
-        project.write(volume(app, spec="region: ams, size_gb: 25"))
+        applied.write("0", "days")
+        applied.write(volume(app, spec="region: ams, size_gb: 25"))
         log.status(app, "in-sync")
         for _ in range(20):  # what is told is kept a moment later
-            (found,) = project.json("controller", "status").json["scopes"]
+            (found,) = applied.json("controller", "status").json["scopes"]
             dates = [datetime.fromisoformat(found[name]) for name in ("since", "last_success")]
             if max(dates) <= datetime.now(UTC):
                 break

@@ -81,10 +81,8 @@ def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_leaves_it
     assert "SHOP_PASSWORD" in failed.out
 
 
-def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    folder = project.root / ".reconcile"
+def test_the_state_is_readable_by_its_owner_only(applied: Project, sandbox: Sandbox) -> None:
+    folder = applied.root / ".reconcile"
     assert folder.stat().st_mode & 0o077 == 0
     assert [file for file in folder.rglob("*") if file.stat().st_mode & 0o077] == []
 

@@ -108,14 +108,12 @@ def test_a_saved_plan_has_its_targets(several: Project, sandbox: Sandbox, app: s
 
 
 def test_what_a_saved_plan_does_not_name_is_not_shown_as_unchanged(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app) + volume(app, "logs"))
-    project.run("plan", "--out", "saved.plan")
-    project.write(volume(app) + volume(app, "logs") + volume(app, "more"))
-    ran = project.run("apply", "--plan", "saved.plan", "--show-all")
+    applied.write(volume(app) + volume(app, "logs"))
+    applied.run("plan", "--out", "saved.plan")
+    applied.write(volume(app) + volume(app, "logs") + volume(app, "more"))
+    ran = applied.run("apply", "--plan", "saved.plan", "--show-all")
     shown = lines_with(ran.out, ": unchanged")
     assert [line.strip() for line in shown] == [f"Volume/{app}/data: unchanged"]
     assert f"warning[not-in-plan]: `Volume/{app}/more`" in ran.err

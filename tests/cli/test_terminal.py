@@ -150,11 +150,9 @@ def test_a_long_plan_goes_through_the_pager_of_the_person(project: Project, long
     assert (code, "paged:   + " + long_plan in shown) == (0, True)
 
 
-def test_long_drift_goes_through_the_pager(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
+def test_long_drift_goes_through_the_pager(applied: Project, sandbox: Sandbox, app: str) -> None:
     sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=20)
-    code, shown = on_a_terminal(project, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
+    code, shown = on_a_terminal(applied, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
     assert (code, f"paged:   ! Volume/{app}/data" in shown) == (2, True)
 
 
