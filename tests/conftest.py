@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.inprocess import Command
+
 _MINUTES = ("tests/reliability/", "tests/docs/", "tests/test_extras.py")
 _MEMORY = Path("/dev/shm")
 _HOMES = pytest.StashKey[Path]()
@@ -23,6 +25,12 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 def anyio_backend() -> str:
     """The loop of all asynchronous tests, which pytest knows without a mark (`anyio_mode`)."""
     return "asyncio"
+
+
+@pytest.fixture
+def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`reconcile` in this process and in an empty project."""
+    return Command(tmp_path, monkeypatch, capsys)
 
 
 def pytest_configure(config: pytest.Config) -> None:

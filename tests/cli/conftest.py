@@ -43,7 +43,7 @@ def still(_standing_still: Sandbox) -> Iterator[Sandbox]:
     _standing_still.clear_faults()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def extended() -> Iterator[Sandbox]:
     """A platform with the endpoints that the API document does not show."""
     with serving("--clock", "x600", "--profile", "extended") as sandbox:
@@ -51,11 +51,13 @@ def extended() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def extended_project(extended: Sandbox, tmp_path: Path) -> Project:
+def extended_project(extended: Sandbox, tmp_path: Path) -> Iterator[Project]:
     """A project that says which of those endpoints there are."""
     project = project_at(tmp_path, extended.url)
     project.env["RECONCILE_CAPABILITIES"] = "extended"
-    return project
+    yield project
+    extended.clear_faults()
+    extended.switch(cluster_outcome="ready")
 
 
 @pytest.fixture

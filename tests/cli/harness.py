@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.cli.warm import run_warm
 from tests.state.doubles import word_of
 
@@ -237,6 +239,12 @@ class Project:
         assert code is None or ran.code == code, f"exit {ran.code}, not {code}\n{ran.out}\n{ran.err}"
         return ran
 
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run verbs in this process from now on, which costs less than a process for each."""
+        monkeypatch.chdir(self.root)
+        for name, value in self.env.items():
+            monkeypatch.setenv(name, value)
+
     def json(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
         return self.run(*arguments, "--output", "json", code=code, env=env)
 
@@ -314,6 +322,13 @@ def secret(app: str, name: str, source: str) -> str:
     return (
         f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name}, app: {app}}}\n"
         f"spec: {{value_from: {{{source}}}}}\n"
+    )
+
+
+def moved(source: str, target: str, name: str = "m") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\n"
+        f'spec: {{from: "{source}", to: "{target}"}}\n'
     )
 
 

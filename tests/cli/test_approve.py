@@ -1,7 +1,5 @@
 """`reconcile approve` and `apply --approval`, as people and CI type them."""
 
-import os
-import pty
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.approvals.people import ENV, Person, make, plainly_verified
-from tests.cli.harness import RECONCILE, Project, Sandbox, volume
+from tests.cli.harness import Project, Sandbox, volume
+from tests.cli.terminal import on_a_terminal
 from tests.revisions.repository import ISOLATED, commit, git
 
 DELETED = "lifecycle: {deletion: delete}\n"
@@ -34,7 +33,6 @@ def ready(project: Project, sandbox: Sandbox, app: str, ana: Person) -> Project:
     project.write(volume(app) + DELETED + volume(app, "other"))
     commit(root)
     project.env.update(ISOLATED)
-    project.run("state", "init")
     project.run("apply", "--auto-approve")
     project.write(volume(app, "other"))
     (root / "reconcile.yaml").unlink()
@@ -70,11 +68,7 @@ def _now() -> datetime:
 
 def test_who_signs_is_shown_all_of_it_first(ready: Project, app: str, ana: Person) -> None:
     shown = ready.run(*APPROVE, "--key", str(ana.key)).err
-    for said in (
-        "Plan: 1 to delete",
-        f"destroys     Volume/{app}/data",
-        "DELETE /v1/apps",
-    ):
+    for said in ("Plan: 1 to delete", f"destroys     Volume/{app}/data", "DELETE /v1/apps"):
         assert said in shown
 
 
@@ -132,16 +126,8 @@ def test_a_key_that_nobody_lists_signs_nothing(ready: Project, tmp_path: Path) -
     mallory = make(tmp_path, "mallory@example.com")
     assert "does not list the key" in ready.run(*APPROVE, "--key", str(mallory.key), code=1).err
     ready.run(*APPROVE, "--key", str(mallory.key), "--principal", "ana@example.com")
-    apply = (
-        "apply",
-        "--plan",
-        "the.plan",
-        "--base",
-        "HEAD^",
-        "--approval",
-        "the.plan.ana@example.com.approval",
-    )
-    refused = ready.run(*apply, code=1)
+    file = "the.plan.ana@example.com.approval"
+    refused = ready.run("apply", "--plan", "the.plan", "--base", "HEAD^", "--approval", file, code=1)
     assert "does not let `ana@example.com` sign" in refused.out + refused.err
 
 
@@ -173,16 +159,9 @@ def test_the_key_is_that_of_git_or_the_only_one_of_the_agent(
 
 def test_on_a_terminal_it_asks(ready: Project, ana: Person) -> None:
     for answer, code, written in ((b"n\n", 1, 0), (b"y\n", 0, 1)):
-        controller, terminal = pty.openpty()
-        os.write(controller, answer)
-        command = [*RECONCILE, *APPROVE[:-1], "--key", str(ana.key)]
-        done = subprocess.run(
-            command, cwd=ready.root, env=ready.env, stdin=terminal, capture_output=True, check=False
-        )
-        os.close(terminal)
-        os.close(controller)
-        assert done.returncode == code, done.stderr
-        assert b"Sign this approval?" in done.stderr
+        ended, shown = on_a_terminal(ready, *APPROVE[:-1], "--key", str(ana.key), typed=answer)
+        assert ended == code, shown
+        assert "Sign this approval?" in shown
         assert len(list(ready.root.glob("*.approval"))) == written
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import project_at
 from tests.cli.harness import MUTATIONS, Project, Ran, Sandbox, cluster, only, secret, volume
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 from tests.state.doubles import word_of
 
 

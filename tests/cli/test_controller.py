@@ -78,9 +78,14 @@ def controlling(project: Project, *options: str, first: str = "") -> Iterator[Lo
             late.cancel()
 
 
-def statuses(project: Project) -> dict[str, str]:
+def shown(project: Project, field: str) -> dict[str, Any]:
+    """What `controller status` says in this field, by scope."""
     found = project.json("controller", "status").json["scopes"]
-    return {each["scope"]: each["status"] for each in found}
+    return {each["scope"]: each[field] for each in found}
+
+
+def statuses(project: Project) -> dict[str, str]:
+    return shown(project, "status")
 
 
 def proposals(project: Project) -> list[Path]:
@@ -88,48 +93,42 @@ def proposals(project: Project) -> list[Path]:
 
 
 def test_it_tells_drift_from_what_it_could_not_see_and_sends_nothing(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    settings(project)
-    project.write(volume(app))
-    project.apply()
+    settings(applied)
     sent = sandbox.mutations_of(app)
-    with controlling(project) as log:
+    with controlling(applied) as log:
         log.status(app, "in-sync")
         sandbox.fault("GET", f"/v1/apps/{app}/*", "status", status=401, times=None)
         assert "401" in log.status(app, "unknown")
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
         sandbox.clear_faults()
         assert log.status(app, "drifted") == f"Volume/{app}/data (size_gb)"
-        log.running.until(lambda: statuses(project) == {app: "drifted"})
-        project.write("kind: [", "manifests/broken.yaml")
+        log.running.until(lambda: statuses(applied) == {app: "drifted"})
+        applied.write("kind: [", "manifests/broken.yaml")
         assert "yaml-syntax" in log.status(app, "unknown")
-        log.running.until(lambda: statuses(project) == {app: "unknown"})
-        project.remove("manifests/broken.yaml")
+        log.running.until(lambda: statuses(applied) == {app: "unknown"})
+        applied.remove("manifests/broken.yaml")
         log.status(app, "drifted")
         log.ended()
     assert sandbox.mutations_of(app) == sent
 
 
 def test_what_it_could_not_see_at_all_is_kept_as_unknown(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    settings(project)
-    project.write(volume(app))
-    project.apply()
-    project.run("controller", "--once")
+    settings(applied)
+    applied.run("controller", "--once")
     sandbox.fault("GET", f"/v1/apps/{app}/*", "status", status=401, times=None)
-    project.run("controller", "--once", code=1)
+    applied.run("controller", "--once", code=1)
     sandbox.clear_faults()
-    assert statuses(project) == {app: "unknown"}
+    assert statuses(applied) == {app: "unknown"}
 
 
-def test_one_look_tells_all_from_the_same_answers(project: Project, sandbox: Sandbox, app: str) -> None:
-    settings(project)
-    project.write(volume(app))
-    project.apply()
+def test_one_look_tells_all_from_the_same_answers(applied: Project, sandbox: Sandbox, app: str) -> None:
+    settings(applied)
     with sandbox.recording() as requests:
-        project.run("controller", "--once")
+        applied.run("controller", "--once")
     read = [path for method, path in requests if method == "GET" and app in path]
     assert read
     assert len({*read}) == len(read)
@@ -199,22 +198,15 @@ def test_an_approval_that_does_not_count_changes_nothing(
             code=None,
         )
         assert ran.code in (0, 1)
-        log.running.until(lambda: "does not" in reasons(project).get(app, "") or not approvals(proposal))
+        log.running.until(
+            lambda: "does not" in shown(project, "reason").get(app, "") or not approvals(proposal)
+        )
         log.ended()
     assert sandbox.volumes(app) == []
 
 
 def approvals(proposal: Path) -> list[Path]:
     return sorted(proposal.parent.glob(f"{proposal.name}.*.approval"))
-
-
-def reasons(project: Project) -> dict[str, str]:
-    return {each["scope"]: each["reason"] for each in project.json("controller", "status").json["scopes"]}
-
-
-def looked_at(project: Project, scope: str) -> str:
-    found = project.json("controller", "status").json["scopes"]
-    return next(str(each["last_success"]) for each in found if each["scope"] == scope)
 
 
 def test_an_apply_of_a_scope_that_people_suspend_begins_no_call_any_more(
@@ -232,42 +224,38 @@ def test_an_apply_of_a_scope_that_people_suspend_begins_no_call_any_more(
     assert len(sandbox.volumes(app)) == 1
 
 
-def test_people_suspend_resume_and_ask_at_once(project: Project, sandbox: Sandbox, app: str) -> None:
-    settings(project, "apply")
-    project.write(volume(app))
-    project.apply()
-    with controlling(project) as log:
+def test_people_suspend_resume_and_ask_at_once(applied: Project, sandbox: Sandbox, app: str) -> None:
+    settings(applied, "apply")
+    with controlling(applied) as log:
         log.status(app, "in-sync")
-        assert "--reason" in project.run("controller", "suspend", app, code=64).err
-        project.run("controller", "suspend", app, "--reason", "we look into it")
-        assert statuses(project) == {app: "suspended"}
+        assert "--reason" in applied.run("controller", "suspend", app, code=64).err
+        applied.run("controller", "suspend", app, "--reason", "we look into it")
+        assert statuses(applied) == {app: "suspended"}
         assert log.status(app, "suspended") == "we look into it"
-        project.write(volume(app, spec=LARGER))
-        assert "is not a scope" in project.run("controller", "now", "nonesuch", code=1).err
+        applied.write(volume(app, spec=LARGER))
+        assert "is not a scope" in applied.run("controller", "now", "nonesuch", code=1).err
         assert sandbox.volume(app)["size_gb"] == 10
-        project.run("controller", "resume", app)
+        applied.run("controller", "resume", app)
         log.status(app, "applying")
         log.status(app, "in-sync")
         log.ended()
-    project.write("manifests: [manifests]\ncontroller: {every: 1h}\n", "reconcile.yaml")
-    before = looked_at(project, app)
-    with controlling(project) as log:
-        log.running.until(lambda: looked_at(project, app) != before)
+    applied.write("manifests: [manifests]\ncontroller: {every: 1h}\n", "reconcile.yaml")
+    before = shown(applied, "last_success")
+    with controlling(applied) as log:
+        log.running.until(lambda: shown(applied, "last_success") != before)
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=15)
-        project.run("controller", "now", app)
+        applied.run("controller", "now", app)
         log.status(app, "drifted")
         log.ended()
 
 
-def test_a_scope_at_which_somebody_works_is_locked(project: Project, sandbox: Sandbox, app: str) -> None:
-    settings(project, "apply")
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec=LARGER))
+def test_a_scope_at_which_somebody_works_is_locked(applied: Project, sandbox: Sandbox, app: str) -> None:
+    settings(applied, "apply")
+    applied.write(volume(app, spec=LARGER))
     sandbox.fault("PUT", f"/v1/apps/{app}/*", "delay", delay_s=30)
-    with project.started_apply() as applying:
+    with applied.started_apply() as applying:
         applying.until(sandbox.fault_taken)
-        with controlling(project) as log:
+        with controlling(applied) as log:
             assert "is at work" in log.status(app, "locked")
             applying.kill()
             log.status(app, "in-sync")
@@ -424,9 +412,7 @@ def test_what_a_rule_asks_people_about_is_not_sent(project: Project, sandbox: Sa
 
 async def ticks(project: Project, monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
     """The events of so many ticks in this process: the first one is a round, others only look where due."""
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(project.root)
+    project.enter(monkeypatch)
     told: list[str] = []
     with ExitStack() as running:
         door = replace(

@@ -70,9 +70,7 @@ class Rounds:
 @pytest.fixture
 def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The project, in which this process stands."""
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(project.root)
+    project.enter(monkeypatch)
     return project
 
 
@@ -115,7 +113,6 @@ async def test_what_another_scope_has_to_do_first_is_left_to_that_one(
     mode(here, "propose")
     here.write(volume(app) + secret(app, "HOST", host) + cluster(name))
     rounds = Rounds()
-    here.run("state", "init", code=None)
     here.run("controller", "suspend", "org/personal", "--reason", "hands off")
     await rounds.play()
     await rounds.end()
@@ -200,7 +197,6 @@ async def test_the_proposal_of_a_scope_that_is_gone_goes_with_it(
     here: Project, sandbox: Sandbox, app: str
 ) -> None:
     mode(here, "propose")
-    here.run("state", "init")
     other = sandbox.app(f"{app}.other")
     here.write(volume(app) + volume(other))
     rounds = Rounds()

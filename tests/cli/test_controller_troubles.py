@@ -30,6 +30,7 @@ from tests.cli.test_controller import (
     settings,
 )
 from tests.providers.postgres import Postgres, free_port
+from tests.services.script import SimulatedClock
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.postgres.proxy import Fate, Proxy, proxied
 from tests.state.postgres.test_access import reader
@@ -103,22 +104,6 @@ def test_a_role_that_may_only_read_the_state_is_enough_to_observe(
     assert "No controller" in project.run("controller", "status").out
 
 
-class Simulated:
-    """A clock that a sleep moves."""
-
-    def __init__(self) -> None:
-        self.elapsed_s = 0.0
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.elapsed_s, UTC)
-
-    def monotonic(self) -> float:
-        return self.elapsed_s
-
-    async def sleep(self, seconds: float) -> None:
-        self.elapsed_s += seconds
-
-
 def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_back(
     project: Project,
     sandbox: Sandbox,
@@ -131,9 +116,7 @@ def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_b
     project.run("state", "init")
     project.write(volume(app))
     project.apply()
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(project.root)
+    project.enter(monkeypatch)
     gc.freeze()  # each round collects, and need not look at all that the other tests have made
     try:
         anyio.run(_hour, database.url, app)
@@ -143,7 +126,7 @@ def test_a_store_that_is_away_for_an_hour_costs_nothing_and_no_time_when_it_is_b
 
 
 async def _hour(url: str, app: str) -> None:
-    clock, nobody = Simulated(), f"postgresql://admin@127.0.0.1:{free_port()}/postgres"
+    clock, nobody = SimulatedClock(), f"postgresql://admin@127.0.0.1:{free_port()}/postgres"
     with ExitStack() as running:
         made = made_door("", url, None, running, sandbox=False)
         is_away = False
@@ -320,27 +303,25 @@ SystemClock.now = lambda self: right(self) + timedelta(days=int(Path("days").rea
 
 @pytest.mark.parametrize("days", [1, -1])
 def test_a_clock_that_jumps_by_a_day_changes_no_status_and_stops_nothing(
-    project: Project, sandbox: Sandbox, app: str, days: int
+    applied: Project, sandbox: Sandbox, app: str, days: int
 ) -> None:
-    settings(project, "apply")
-    project.write(volume(app))
-    project.apply()
-    project.write("0", "days")
-    with controlling(project, first=JUMPING) as log:
+    settings(applied, "apply")
+    applied.write("0", "days")
+    with controlling(applied, first=JUMPING) as log:
         log.status(app, "in-sync")
-        project.write(str(days), "days")
-        project.write(volume(app, spec=LARGER))
+        applied.write(str(days), "days")
+        applied.write(volume(app, spec=LARGER))
         with sandbox.recording() as requests:
             log.until("apply.ended", scope=app, done=1)
             log.status(app, "in-sync")
         assert len(requests) < 50, "it looks again and again"
         sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=25)
         log.status(app, "drifted")
-        project.write("0", "days")
-        project.write(volume(app, spec="region: ams, size_gb: 25"))
+        applied.write("0", "days")
+        applied.write(volume(app, spec="region: ams, size_gb: 25"))
         log.status(app, "in-sync")
         for _ in range(20):  # what is told is kept a moment later
-            (found,) = project.json("controller", "status").json["scopes"]
+            (found,) = applied.json("controller", "status").json["scopes"]
             dates = [datetime.fromisoformat(found[name]) for name in ("since", "last_success")]
             if max(dates) <= datetime.now(UTC):
                 break

@@ -93,12 +93,10 @@ def test_the_summary_counts_each_thing_that_is_done_to_one_volume(
 
 
 def test_an_extend_says_what_it_may_owe_and_what_it_waits_for(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    step = only(project.json("plan").json["steps"])
+    applied.write(volume(app, spec="region: ams, size_gb: 20"))
+    step = only(applied.json("plan").json["steps"])
     assert step["owes"] == {"work": "restart", "when": "needs_restart"}
     assert step["wait"]["field"] == "size_gb"
     assert step["wait"]["until"] == {"at_least": 20}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import USAGE, run
-from tests.cli.harness import Project, Sandbox, cluster, environment, only, serving, volume
+from tests.cli.harness import Project, Sandbox, cluster, environment, only, secret, serving, volume
 from tests.cli.test_documents import PLAN, assert_plan
 
 DRIFT = PLAN - {"steps"} | {"unmanaged"}
@@ -90,8 +90,7 @@ def test_drift_sends_nothing_but_get_in_any_mode(tmp_path: Path) -> None:
         project.write("manifests: [manifests]\nplatform: {capabilities: [extended]}\n", "reconcile.yaml")
         project.write(
             volume(app, spec="region: ams, size_gb: 10, snapshot_retention: 14")
-            + "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: KEY, app: shop}\n"
-            "spec: {value_from: {env: SHOP_KEY}}\n"
+            + secret(app, "KEY", "env: SHOP_KEY")
         )
         env = {"SHOP_KEY": "canary-value"}
         project.run("apply", "--sandbox", "--auto-approve", env=env)
@@ -108,8 +107,8 @@ def test_drift_sends_nothing_but_get_in_any_mode(tmp_path: Path) -> None:
             assert (
                 "No new drift in 2 recorded objects." in project.run("drift", "--sandbox", "--only-new").out
             )
-            secret = project.run("drift", "--sandbox", "--accept", code=1)
-            assert "a secret's value cannot be read back" in secret.err
+            refused = project.run("drift", "--sandbox", "--accept", code=1)
+            assert "a secret's value cannot be read back" in refused.err
             project.run("drift", "--sandbox", "--accept", "Volume/shop/data", code=2)
         assert len(requests) >= 12
         assert {method for method, _ in requests} == {"GET"}

@@ -1,32 +1,21 @@
 """`reconcile drill` as people and cron jobs run it: what it sends, what it says, and how it ends."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import project_at
-from tests.cli.harness import Project, Sandbox, cluster, only, serving, volume
+from tests.cli.harness import Project, Sandbox, cluster, moved, only, serving, volume
 
 WEEKLY = "RestoreDrill/weekly"
 DELETED = "lifecycle: {deletion: delete, snapshot_before: []}\n"
 
 
-@pytest.fixture(scope="module")
-def able() -> Iterator[Sandbox]:
-    """A platform that deletes and lists clusters."""
-    with serving("--clock", "x600", "--profile", "extended") as sandbox:
-        yield sandbox
-
-
 @pytest.fixture
-def here(able: Sandbox, tmp_path: Path) -> Iterator[Project]:
-    project = project_at(tmp_path, able.url)
-    project.env["RECONCILE_CAPABILITIES"] = "extended"
-    yield project
-    able.clear_faults()
-    able.switch(cluster_outcome="ready")
+def here(extended_project: Project) -> Project:
+    """On a platform that deletes and lists clusters."""
+    return extended_project
 
 
 def drill(of: str, spec: str = "", name: str = "weekly") -> str:
@@ -56,10 +45,12 @@ def ready_volume(project: Project, sandbox: Sandbox, app: str) -> str:
     return f"Volume/{app}/data"
 
 
-def test_a_cluster_is_drilled_and_its_log_shows_reads_and_one_restore(here: Project, able: Sandbox) -> None:
+def test_a_cluster_is_drilled_and_its_log_shows_reads_and_one_restore(
+    here: Project, extended: Sandbox
+) -> None:
     address = ready_cluster(here, "orders")
-    source = only(able.clusters("orders"))["id"]
-    with able.recording() as requests:
+    source = only(extended.clusters("orders"))["id"]
+    with extended.recording() as requests:
         ran = here.run("drill", WEEKLY)
     assert f"{address} (weekly): passed; restored " in ran.out
     assert "not configured: contents: not verified" in ran.out
@@ -79,9 +70,9 @@ def test_a_cluster_is_drilled_and_its_log_shows_reads_and_one_restore(here: Proj
     assert "the state remembers what the drill `weekly` found" in here.run("history").out
 
 
-def test_its_json_says_what_it_found(here: Project, able: Sandbox) -> None:
-    address = ready_volume(here, able, "files")
-    before = able.volume("files")
+def test_its_json_says_what_it_found(here: Project, extended: Sandbox) -> None:
+    address = ready_volume(here, extended, "files")
+    before = extended.volume("files")
     ran = here.json("drill", WEEKLY)
     (found,) = ran.json["drills"]
     assert (found["drill"], found["of"], found["ran"], found["passed"], found["left"]) == (
@@ -97,59 +88,59 @@ def test_its_json_says_what_it_found(here: Project, able: Sandbox) -> None:
         "contents": "not configured",
     }
     assert "facts" not in found
-    assert next(each for each in able.volumes("files") if each["id"] == before["id"]) == before
+    assert next(each for each in extended.volumes("files") if each["id"] == before["id"]) == before
 
 
-def test_nothing_runs_before_it_is_due(here: Project, able: Sandbox) -> None:
-    address = ready_volume(here, able, "quiet")
+def test_nothing_runs_before_it_is_due(here: Project, extended: Sandbox) -> None:
+    address = ready_volume(here, extended, "quiet")
     here.write(drill(address, "schedule: '0 0 29 2 *'"), "manifests/drill.yaml")
-    with able.recording() as requests:
+    with extended.recording() as requests:
         assert here.run("drill").out.splitlines()[-1] == "No drill is due."
     assert requests == []
 
 
-def test_an_address_that_is_not_declared_is_a_mistake(here: Project, able: Sandbox) -> None:
-    ready_volume(here, able, "wrong")
+def test_an_address_that_is_not_declared_is_a_mistake(here: Project, extended: Sandbox) -> None:
+    ready_volume(here, extended, "wrong")
     assert "no manifest declares RestoreDrill/none" in here.run("drill", "RestoreDrill/none", code=64).err
     assert here.run("drill", "Volume/wrong/data", code=64).err
 
 
-def test_a_failed_drill_is_drift_and_gates_the_delete(here: Project, able: Sandbox) -> None:
+def test_a_failed_drill_is_drift_and_gates_the_delete(here: Project, extended: Sandbox) -> None:
     address = ready_cluster(here, "failing")
-    able.switch(cluster_outcome="failed")
+    extended.switch(cluster_outcome="failed")
     ran = here.run("drill", WEEKLY, code=1)
     assert f"error[drill-failed]: `{address}`: failed: the restore is failed: " in ran.err
     assert here.json("drill", WEEKLY, code=1).json["drills"][0]["passed"] is False
-    able.switch(cluster_outcome="ready")
+    extended.switch(cluster_outcome="ready")
     assert f"warning[drill-failed]: `{address}`" in here.run("drift", code=2).err
     assert f"warning  drills: {address}: its last drill failed" in here.run("doctor", code=None).out
     shown = here.run("show", address).out
     assert "  weekly: no restore of it was ever proven; the last one failed: the restore is failed" in shown
-    here.write(volume(able.app("rest")))
+    here.write(volume(extended.app("rest")))
     here.remove("manifests/drill.yaml")
     assert "warning[not-recoverable]" in here.run("plan").err
     refused = here.run("apply", "--auto-approve", "--approve-delete", address, code=1)
     assert "error[not-recoverable]" in refused.err
-    assert only(able.clusters("failing"))["status"] == "ready"
+    assert only(extended.clusters("failing"))["status"] == "ready"
 
 
-def test_a_restore_that_is_refused_or_lost(here: Project, able: Sandbox) -> None:
+def test_a_restore_that_is_refused_or_lost(here: Project, extended: Sandbox) -> None:
     ready_cluster(here, "refusing")
-    source = only(able.clusters("refusing"))["id"]
-    able.fault("POST", f"/v1/postgres/{source}/restore", "status", status=422)
+    source = only(extended.clusters("refusing"))["id"]
+    extended.fault("POST", f"/v1/postgres/{source}/restore", "status", status=422)
     ran = here.run("drill", WEEKLY, code=1)
     assert "422" in ran.err
     assert ran.out.splitlines()[-1].endswith("; nothing was restored")
-    able.fault("POST", f"/v1/postgres/{source}/restore", "drop_after")
-    with able.recording() as requests:
+    extended.fault("POST", f"/v1/postgres/{source}/restore", "drop_after")
+    with extended.recording() as requests:
         here.run("drill", WEEKLY, code=None)
     assert [method for method, _ in requests if method != "GET"] == ["POST", "DELETE"]
     here.run("drill", WEEKLY)
 
 
-def test_what_a_good_drill_could_not_delete_is_pending(here: Project, able: Sandbox) -> None:
-    ready_volume(here, able, "stuck")
-    able.fault("DELETE", "/v1/apps/stuck/volumes/*", "status", status=409)
+def test_what_a_good_drill_could_not_delete_is_pending(here: Project, extended: Sandbox) -> None:
+    ready_volume(here, extended, "stuck")
+    extended.fault("DELETE", "/v1/apps/stuck/volumes/*", "status", status=409)
     ran = here.run("drill", WEEKLY, code=4)
     assert "(weekly): passed; " in ran.out
     assert "is still there: the next drill deletes it" in ran.out
@@ -184,14 +175,10 @@ def test_an_interrupted_drill_holds_others_off_and_is_cleaned_by_the_next(tmp_pa
         assert made["name"] in project.run("apply", "--auto-approve").out
         assert project.json("plan", "--target", f"Volume/{app}/data").json["steps"] == []
         assert len([each for each in still.volumes(app) if each["state"] == "created"]) == 2
-        project.write(
-            volume(app) + "---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
-            f"spec: {{from: {address}, to: Volume/{app}/data}}\n",
-            "manifests/moved.yaml",
-        )
+        project.write(volume(app) + moved(address, f"Volume/{app}/data"), "manifests/moved.yaml")
         assert project.run("plan", code=1).err
         project.remove("manifests/moved.yaml")
-        moved = project.run("state", "mv", address, f"Volume/{app}/kept", code=1)
-        assert "is what a drill has made" in moved.err
+        refused = project.run("state", "mv", address, f"Volume/{app}/kept", code=1)
+        assert "is what a drill has made" in refused.err
         assert "No drill is due" in project.run("drill").out
         assert [each["id"] for each in still.volumes(app) if each["state"] == "created"] == [id]

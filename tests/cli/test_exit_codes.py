@@ -21,7 +21,6 @@ from tests.contexts import context
         ["resolve", "not-an-address", "--restarted"],
         ["resolve", "Volume/shop/data"],
         ["resolve", "Volume/shop/data", "--restarted", "--not-created"],
-        ["sandbox", "--clock", "backwards"],
         ["sandbox", "--db", "no-such-folder/.reconcile/x.db"],
     ],
 )

@@ -30,7 +30,6 @@ def test_a_filling_volume_is_told_by_drift_show_and_metrics(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
     project.write(volume(app))
-    project.run("state", "init")
     project.run("apply", "--auto-approve")
     fill(sandbox, app, 2.5)
     project.run("drift")
@@ -58,7 +57,6 @@ def test_looks_foretell_and_the_proposed_size_is_written_with_all_comments_kept(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
     project.write(volume(app))
-    project.run("state", "init")
     project.run("apply", "--auto-approve")
     project.run("forecast", "--within", "soon", code=64)
     told = project.run("forecast").out

@@ -34,9 +34,7 @@ def test_each_commit_moves_the_head(project: Project, app: str) -> None:
     assert HEAD.findall(project.run("state", "list").err) == heads[-1:]  # also where nothing is recorded
 
 
-def test_a_refused_apply_has_none(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 5"))
-    assert not HEAD.search(project.run("apply", "--auto-approve", code=1).out)
-    assert "head" not in project.apply(code=1).json
+def test_a_refused_apply_has_none(applied: Project, app: str) -> None:
+    applied.write(volume(app, spec="region: ams, size_gb: 5"))
+    assert not HEAD.search(applied.run("apply", "--auto-approve", code=1).out)
+    assert "head" not in applied.apply(code=1).json

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.cli.harness import Project, Sandbox, volume
-from tests.cli.test_terminal import SHORT_SCREEN, TOLD_PAGER, on_a_terminal
+from tests.cli.terminal import SHORT_SCREEN, TOLD_PAGER, on_a_terminal
 from tests.cli.test_who_and_why import CI, URL
 
 

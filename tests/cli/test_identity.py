@@ -55,11 +55,9 @@ def test_a_delete_needs_the_approval_of_exactly_its_address(
 
 
 def test_forgetting_leaves_the_object_and_the_next_apply_adopts_it(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
     id = sandbox.volume(app)["id"]
-    project.run("state", "forget", f"Volume/{app}/data")
-    assert project.apply().actions() == {f"Volume/{app}/data": "adopt"}
+    applied.run("state", "forget", f"Volume/{app}/data")
+    assert applied.apply().actions() == {f"Volume/{app}/data": "adopt"}
     assert [item["id"] for item in sandbox.volumes(app)] == [id]

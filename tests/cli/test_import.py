@@ -13,13 +13,6 @@ from tests.cli.harness import MUTATIONS, Project, Sandbox, volume
 Capture = pytest.CaptureFixture[str]
 
 
-def enter(project: Project, patch: pytest.MonkeyPatch) -> None:
-    """Run verbs of `project` in this process, which costs less than one for each."""
-    patch.chdir(project.root)
-    for name, value in project.env.items():
-        patch.setenv(name, value)
-
-
 def told(capture: Capture, *arguments: str) -> Any:
     """The JSON document of a verb that succeeds."""
     assert run([*arguments, "--output", "json"]) == 0
@@ -29,7 +22,7 @@ def told(capture: Capture, *arguments: str) -> Any:
 def test_what_runs_is_imported_adopted_and_quiet_without_a_mutation(
     project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    enter(project, monkeypatch)
+    project.enter(monkeypatch)
     ids = [
         sandbox.make_volume(app, "data"),
         sandbox.make_volume(app, "data", fstype="raw"),
@@ -55,7 +48,7 @@ def test_what_runs_is_imported_adopted_and_quiet_without_a_mutation(
 def test_an_organizations_clusters_are_imported_with_every_field(
     extended_project: Project, extended: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    enter(extended_project, monkeypatch)
+    extended_project.enter(monkeypatch)
     body: dict[str, Any] = {"org_slug": "personal", "plan": "performance", "region": "ams", "name": "orders"}
     body |= {"disk_size_gb": 40, "pg_major_version": "17", "postgis_enabled": True}
     id = extended.call("POST", "/v1/postgres", {**body, "pool_mode": "transaction"})["data"]["id"]
@@ -98,7 +91,7 @@ def test_a_signal_while_reading_writes_nothing(
 @pytest.fixture
 def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with no manifests and no settings yet."""
-    enter(project, monkeypatch)
+    project.enter(monkeypatch)
     Path("manifests").rmdir()
     Path("reconcile.yaml").unlink()
     return project.root

@@ -12,7 +12,7 @@ from reconciler.cli.main import run
 from reconciler.inventory.page import InventoryJson
 from reconciler.reports.schema import plan_schema, schema_of
 from tests.cli.harness import MUTATIONS, Project, Sandbox, volume
-from tests.cli.test_import import Capture, enter, told
+from tests.cli.test_import import Capture, told
 from tests.reports.schemas import Schema, closed
 
 SCHEMA = Schema(closed(schema_of(InventoryJson, "reconciler inventory")))
@@ -21,8 +21,8 @@ PRICES = "kind,region,unit,price\nVolume,,GB-month,0.15\nSnapshot,,GB-month,0.08
 
 @pytest.fixture
 def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Verbs run in this process, which costs less than one for each."""
-    enter(project, monkeypatch)
+    """Verbs run in this process."""
+    project.enter(monkeypatch)
     return project
 
 

@@ -30,7 +30,6 @@ def test_each_run_says_what_it_saw_of_each_scope(project: Project, sandbox: Sand
     file = project.root / "shop.prom"
     report = ("--report", f"openmetrics={file}")
     project.write(volume(app) + DAILY)
-    project.run("state", "init")
     project.run("plan", *report)
     assert numbers(file, "scope_status") == {(app, "changes"): 1}
     project.run("apply", "--auto-approve", *report)
@@ -55,7 +54,6 @@ def test_what_is_left_undone_is_a_change_and_a_scope_that_was_not_read_is_no_suc
 ) -> None:
     file = project.root / "shop.prom"
     project.write(volume(app))
-    project.run("state", "init")
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "status", status=403)
     project.run("apply", "--auto-approve", "--report", f"openmetrics={file}", code=1)
     assert numbers(file, "scope_status") == {(app, "changes"): 1}

@@ -2,23 +2,15 @@
 
 import re
 import textwrap
-from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, only, volume
+from tests.cli.harness import Project, Sandbox, moved, only, volume
 from tests.inprocess import Command
 
 FOREVER_S = 600  # a request that is held so long before its effect never arrives
 
 SPEC = "region: ams, size_gb: 10"
-
-
-def moved(source: str, target: str, name: str = "m") -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\n"
-        f'spec: {{from: "{source}", to: "{target}"}}\n'
-    )
 
 
 def addresses(project: Project) -> list[str]:
@@ -226,13 +218,8 @@ def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
     ],
 )
 def test_no_record_moves_to_an_address_that_no_manifest_can_have(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    target: str,
-    told: str,
+    reconcile: Command, target: str, told: str
 ) -> None:
-    reconcile = Command(tmp_path, monkeypatch, capsys)
     source = target.rpartition("/")[0] + "/orders"
     refused = reconcile(f"state mv {source} '{target}'", code=64)
     assert f"`{target}` is not an address that a manifest can have: " in refused.err

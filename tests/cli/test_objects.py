@@ -1,6 +1,6 @@
 """`show` and `resolve`: verbs about single recorded objects."""
 
-from tests.cli.harness import Project, Sandbox, cluster, secret, volume
+from tests.cli.harness import Project, Sandbox, cluster, secret
 
 
 def test_a_secret_that_nothing_lists_is_shown_as_it_was_recorded(project: Project, app: str) -> None:
@@ -27,32 +27,28 @@ def test_a_cluster_that_is_gone_is_shown_as_it_was_recorded(
     assert f'    name: "db-{app}"\n' in shown
 
 
-def test_nothing_to_confirm_is_told(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    ran = project.run("resolve", "--confirm-inferred")
+def test_nothing_to_confirm_is_told(applied: Project, app: str) -> None:
+    ran = applied.run("resolve", "--confirm-inferred")
     assert (ran.out, ran.err) == ("", "no recorded id is inferred: there is nothing to confirm\n")
-    assert project.json("resolve", "--confirm-inferred").json["resolved"] == []
-    project.run("resolve", "--confirm-inferred", f"Volume/{app}/data", code=1)
+    assert applied.json("resolve", "--confirm-inferred").json["resolved"] == []
+    applied.run("resolve", "--confirm-inferred", f"Volume/{app}/data", code=1)
 
 
-def test_a_lookalike_is_named_until_it_is_dismissed(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
+def test_a_lookalike_is_named_until_it_is_dismissed(applied: Project, sandbox: Sandbox, app: str) -> None:
     first, second = (sandbox.make_volume(app, "data", region="ams", size_gb=10) for _ in range(2))
     for arguments in (("plan",), ("plan", "--detailed-exitcode"), ("drift",), ("apply", "--auto-approve")):
-        told = project.run(*arguments, code=0)
+        told = applied.run(*arguments, code=0)
         assert "warning[lookalike]" in told.err
         assert f"reconcile resolve Volume/{app}/data --dismiss" in told.err
     address = f"Volume/{app}/data"
-    project.run("resolve", address, "--dismiss", first, "--not-created", code=64)
-    project.run("resolve", address, "--dismiss", first, "--force", code=64)
-    project.run("resolve", address, f"Volume/{app}/logs", "--dismiss", first, code=64)
+    applied.run("resolve", address, "--dismiss", first, "--not-created", code=64)
+    applied.run("resolve", address, "--dismiss", first, "--force", code=64)
+    applied.run("resolve", address, f"Volume/{app}/logs", "--dismiss", first, code=64)
     assert (
-        project.json("resolve", address, "--dismiss", first, "--dismiss", second).json["address"] == address
+        applied.json("resolve", address, "--dismiss", first, "--dismiss", second).json["address"] == address
     )
     for verb in ("plan", "drift"):
-        assert "lookalike" not in project.run(verb, code=0).err
+        assert "lookalike" not in applied.run(verb, code=0).err
 
 
 def restored(source: str, backup: str) -> str:

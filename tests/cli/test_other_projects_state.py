@@ -44,11 +44,9 @@ def test_a_project_that_declares_anything_of_the_same_app_is_the_states_own(
     assert CODE not in codes(second)
 
 
-def test_a_part_of_the_manifests_is_not_taken_for_another_project(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(f"{app}-blog"), "manifests/blog.yaml")
-    assert CODE not in codes(project, "manifests/blog.yaml")
+def test_a_part_of_the_manifests_is_not_taken_for_another_project(applied: Project, app: str) -> None:
+    applied.write(volume(f"{app}-blog"), "manifests/blog.yaml")
+    assert CODE not in codes(applied, "manifests/blog.yaml")
 
 
 def test_the_first_record_of_a_shared_app_is_enough() -> None:

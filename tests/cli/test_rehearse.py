@@ -19,15 +19,13 @@ def test_a_saved_plan_is_rehearsed_without_a_change_on_the_platform(
 
 
 def test_a_plan_that_the_platform_has_left_behind_ends_with_1(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    project.run("plan", "--out", "the.plan")
+    applied.write(volume(app, spec="region: ams, size_gb: 20"))
+    applied.run("plan", "--out", "the.plan")
     held = sandbox.volume(app)
     sandbox.call("PUT", f"/v1/apps/{app}/volumes/{held['id']}/extend", {"size_gb": 15})
-    rehearsed = project.json("plan", "--rehearse", "--plan", "the.plan", code=1).json["rehearsal"]
+    rehearsed = applied.json("plan", "--rehearse", "--plan", "the.plan", code=1).json["rehearsal"]
     assert "changed on the platform since the plan was made" in rehearsed["differences"][0]
 
 

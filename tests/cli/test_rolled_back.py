@@ -35,10 +35,7 @@ def test_a_folder_that_was_put_back_says_so_and_makes_nothing_again(
     told = project.run("state", "restore", "--auto-approve").out
     assert "it lacks" in told
     assert project.json("state", "list").json["unclaimed"]
-    adopted = project.apply()
-    assert {change["address"]: change["action"] for change in adopted.json["changes"]} == {
-        f"Volume/{app}/logs": "adopt"
-    }
+    assert project.apply().actions() == {f"Volume/{app}/logs": "adopt"}
     assert len(sandbox.volumes(app)) == 2
 
 

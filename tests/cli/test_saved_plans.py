@@ -17,12 +17,6 @@ from tests.cli.harness import Project, Sandbox, secret, volume
 from tests.revisions.repository import commit, git
 
 
-@pytest.fixture(autouse=True)
-def state(project: Project) -> None:
-    """There is one."""
-    project.run("state", "init")
-
-
 def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     saved = project.root / "saved.plan"
@@ -45,9 +39,7 @@ def test_the_state_is_opened_once(project: Project, app: str, monkeypatch: pytes
         return store_of(*what, **how)
 
     monkeypatch.setattr("reconciler.project.store.store_of", counted)
-    monkeypatch.chdir(project.root)
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     assert run(["apply", "--plan", "saved.plan"]) == 0
     assert len(opened) == 1
 
@@ -63,9 +55,7 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
         return digest_resources(resources)
 
     monkeypatch.setattr("reconciler.project.desired.digest_resources", counted)
-    monkeypatch.chdir(project.root)
-    for name, value in project.env.items():
-        monkeypatch.setenv(name, value)
+    project.enter(monkeypatch)
     assert run(["plan"]) == 0
     assert taken == []
     assert run(["plan", "-o", "json", "--out", "saved.plan"]) == 0
@@ -99,25 +89,17 @@ def test_a_saved_plan_runs_from_another_directory_of_the_project(
 
 
 def test_a_plan_made_for_another_place_does_not_run(project: Project, sandbox: Sandbox, app: str) -> None:
-    git(project.root, "init", "-q", "-b", "main")
     project.write(volume(app))
-    project.write(".reconcile/\n*.plan\n*.db*\n", ".gitignore")
-    commit(project.root)
     project.run("state", "init", "--state", "sqlite:other.db")
-    for made, given, says in (
-        ((), ("--state", "sqlite:other.db"), "for the state"),
-        (("manifests",), (), "for the paths manifests, not of the settings"),
-        ((), ("manifests",), "for the paths of the settings, not manifests"),
-        (("--ref", "main"), (), "for the revision main, not of the working tree"),
+    project.run("plan", "--out", "saved.plan")
+    for given, says in (
+        (("--state", "sqlite:other.db"), "for the state"),
+        (("manifests",), "for the paths of the settings, not manifests"),
     ):
-        project.run("plan", *made, "--out", "saved.plan")
         refused = project.json("apply", "--plan", "saved.plan", *given, code=1)
         (problem,) = refused.json["diagnostics"]
         assert problem["code"] == "plan-moved"
         assert says in problem["message"]
-    platform = {"RECONCILE_BASE_URL": "http://127.0.0.1:9"}
-    refused = project.json("apply", "--plan", "saved.plan", "--ref", "main", code=1, env=platform)
-    assert "for the platform" in refused.json["diagnostics"][0]["message"]
     assert sandbox.volumes(app) == []
 
 

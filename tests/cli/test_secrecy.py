@@ -21,7 +21,6 @@ def test_no_value_reaches_any_output_or_file(
     (project.root / "manifests" / "password.txt").write_text(f"{CANARY}-file\n", encoding="utf-8")
     env = {"SHOP_PASSWORD": CANARY}
     ran = [
-        project.run("state", "init"),
         project.run("-vv", "plan", "--out", "saved.plan", env=env),
         project.json("plan", env=env),
         project.run("-vv", "apply", "--plan", "saved.plan", env=env),
@@ -32,7 +31,7 @@ def test_no_value_reaches_any_output_or_file(
     ]
     assert len(sandbox.secrets(app)) == 3
     assert CANARY not in "".join(each.out + each.err for each in ran)
-    assert lines_with(ran[3].err, "http.request")
+    assert lines_with(ran[2].err, "http.request")
     written = [file for file in project.root.rglob("*") if file.is_file() and file.name != "password.txt"]
     assert {"state.db", "saved.plan"} <= {file.name for file in written}
     for file in [*written, *sandbox_db.parent.iterdir()]:
@@ -71,7 +70,6 @@ def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_leaves_it
     assert [(item["code"], item["severity"]) for item in plan.json["diagnostics"]] == [
         ("secret-source", "warning")
     ]
-    project.run("state", "init")
     project.run("plan", "--out", "saved.plan")
     with sandbox.recording() as requests:
         failed = project.run("apply", "--plan", "saved.plan", code=1)
@@ -83,10 +81,8 @@ def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_leaves_it
     assert "SHOP_PASSWORD" in failed.out
 
 
-def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    folder = project.root / ".reconcile"
+def test_the_state_is_readable_by_its_owner_only(applied: Project, sandbox: Sandbox) -> None:
+    folder = applied.root / ".reconcile"
     assert folder.stat().st_mode & 0o077 == 0
     assert [file for file in folder.rglob("*") if file.stat().st_mode & 0o077] == []
 

@@ -4,14 +4,11 @@ import hashlib
 import io
 import json
 import os
-import pty
 import re
 import stat
-import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,17 +17,11 @@ from reconciler.cli.main import run
 from reconciler.sandbox.parts.secret import holds
 from reconciler.secrets import age
 from tests.age_keys import generate
-from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
+from tests.cli.harness import Project, Ran, Sandbox, cluster, secret
+from tests.cli.terminal import on_a_terminal
 
 STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
 VALUE = "canary-0815-value"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    code: int
-    out: str
-    err: str
 
 
 Run = Callable[..., Ran]
@@ -145,27 +136,11 @@ def test_an_argument_that_may_be_the_value_is_not_repeated(verb: Run, arguments:
 
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
     identity, recipient = generate()
-    ours, theirs = pty.openpty()
-    command = [*RECONCILE, "secret", "encrypt", "--to", recipient, "--out", "pw.age"]
-    with subprocess.Popen(
-        command,
-        cwd=project.root,
-        env=project.env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        for question in (b"Value: ", b"Repeat for confirmation: "):
-            while question not in shown:  # what is typed before it is asked for is thrown away
-                shown += os.read(ours, 4096)
-            os.write(ours, f"{VALUE}\n".encode())
-        assert process.wait(PATIENCE_S) == 0
-        shown += os.read(ours, 4096)
-    os.close(ours)
-    assert VALUE.encode() not in shown
+    questions = (b"Value: ", b"Repeat for confirmation: ")
+    typed = dict.fromkeys(questions, f"{VALUE}\n".encode())  # before it is asked for, it is thrown away
+    command = ("secret", "encrypt", "--to", recipient, "--out", "pw.age")
+    code, shown = on_a_terminal(project, *command, answers=typed)
+    assert (code, VALUE in shown) == (0, False)
     assert decrypted((project.root / "pw.age").read_text(), identity) == VALUE
 
 
@@ -274,7 +249,6 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
 ) -> None:
     ran = [project.run("validate", env=every_source)]
     assert not (project.root / "runs.txt").exists()
-    project.run("state", "init")
     ran += [project.run("-vv", "plan", "--with-exec", "--out", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n"
     ran += [project.run("-vv", "apply", "--plan", "saved.plan", env=every_source)]
@@ -303,7 +277,6 @@ def test_a_program_does_not_get_the_variables_of_other_secrets(project: Project,
         + secret(app, "BOTH", "template: 'a${env:SHOP_PART}b'")
     )
     project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")
-    project.run("state", "init")
     project.run(*arguments[verb], env={"SHOP_PLAIN": "1", "SHOP_PART": "2", "SHOP_OTHER": "3"})
     told = (project.root / "told.txt").read_text()
     assert [line for line in told.splitlines() if line.startswith("SHOP_")] == ["SHOP_OTHER=3"]

@@ -5,6 +5,7 @@ import operator
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Annotated
@@ -264,10 +265,20 @@ def test_no_text_is_made_of_a_result_which_may_be_a_large_plan() -> None:
     assert not spelled
 
 
-def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_too() -> None:
+@pytest.fixture
+def reading() -> Iterator[int]:
+    """Where an answer is read that comes only once the test has waited too long for a signal."""
     reading, writing = os.pipe()
     give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
     give_up.start()
+    yield reading
+    assert not give_up.finished.is_set()
+    give_up.cancel()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_too(reading: int) -> None:
     # Called from C, one after the other: the interpreter does not look for signals in between.
     kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGTERM)
 
@@ -277,17 +288,10 @@ def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_to
         return 0
 
     assert until_interrupted(ask) == 143
-    assert not give_up.finished.is_set()
-    give_up.cancel()
-    os.close(reading)
-    os.close(writing)
 
 
-def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_question_too() -> None:
+def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_question_too(reading: int) -> None:
     """`input` drops what is raised while it flushes the streams."""
-    reading, writing = os.pipe()
-    give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
-    give_up.start()
 
     def ask() -> int:
         with blocking():
@@ -297,7 +301,3 @@ def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_questio
         return 0
 
     assert until_interrupted(ask) == 143
-    assert not give_up.finished.is_set()
-    give_up.cancel()
-    os.close(reading)
-    os.close(writing)

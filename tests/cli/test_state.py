@@ -22,7 +22,7 @@ from reconciler.state.places.sqlite import backups, database
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 from tests.state.altering import execute
 from tests.state.test_migrations import left_by
 
@@ -338,30 +338,28 @@ def test_an_empty_id_is_no_answer(project: Project) -> None:
 
 
 def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
     """The row that told of the cluster cannot be read: it may be there already, and no list shows it."""
-    project.write(volume(app))
-    project.apply()
-    old = project.root / "old.db"
-    project.run("state", "backup", str(old))
-    project.write(volume(app) + cluster(f"db-{app}"))
-    creating = project.creating(f"PostgresCluster/db-{app}")
-    project.apply(*creating)
-    shutil.rmtree(project.root / ".reconcile" / "state.db.backups")
-    state_file(project).write_bytes(b"no database any more")
-    project.run("state", "restore", str(old), "--auto-approve")
-    asked = project.apply(*creating, code=3)
+    old = applied.root / "old.db"
+    applied.run("state", "backup", str(old))
+    applied.write(volume(app) + cluster(f"db-{app}"))
+    creating = applied.creating(f"PostgresCluster/db-{app}")
+    applied.apply(*creating)
+    shutil.rmtree(applied.root / ".reconcile" / "state.db.backups")
+    state_file(applied).write_bytes(b"no database any more")
+    applied.run("state", "restore", str(old), "--auto-approve")
+    asked = applied.apply(*creating, code=3)
     (question,) = [item for item in asked.json["diagnostics"] if item["code"] == "unknown-outcome"]
     assert f"PostgresCluster/db-{app}" in question["message"]
     assert len(sandbox.clusters(f"db-{app}")) == 1
     id = sandbox.clusters(f"db-{app}")[0]["id"]
     adopted = cluster(f"db-{app}").replace(f"name: db-{app}", f"name: db-{app}, id: {id}")
-    project.write(volume(app) + adopted)
-    assert "state-incomplete" in {item["code"] for item in project.apply().json["diagnostics"]}
-    listed = project.run("state", "list").err
+    applied.write(volume(app) + adopted)
+    assert "state-incomplete" in {item["code"] for item in applied.apply().json["diagnostics"]}
+    listed = applied.run("state", "list").err
     assert "state-incomplete" in listed
     assert "metadata.id: " not in listed
-    project.run("state", "forget", "--unclaimed", "lost-rows")
-    assert project.apply().json["diagnostics"] == []
+    applied.run("state", "forget", "--unclaimed", "lost-rows")
+    assert applied.apply().json["diagnostics"] == []
     assert len(sandbox.clusters(f"db-{app}")) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import project_at
 from tests.cli.harness import Project, Sandbox, cluster, only, secret, serving, volume
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 
 LOST = "error: there is no state; nothing was changed"
 
@@ -40,11 +40,9 @@ def test_nothing_is_made_again_where_the_state_is_gone(
 
 
 def test_a_mistake_in_the_variable_is_no_project_that_begins(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
-    refused = project.apply(code=1, env={"RECONCILE_STATE": "sqlite:.reconcile/sttae.db"})
+    refused = applied.apply(code=1, env={"RECONCILE_STATE": "sqlite:.reconcile/sttae.db"})
     assert [each["code"] for each in refused.json["diagnostics"]] == ["state-missing"]
     assert "sttae.db" in refused.json["diagnostics"][0]["message"]
     assert len(sandbox.volumes(app)) == 1
@@ -115,33 +113,29 @@ def test_a_person_at_a_terminal_may_make_the_state(
     assert len(sandbox.volumes(app)) == made
 
 
-def test_a_state_that_left_its_backups_is_not_replaced_by_a_new_one(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    for file in (project.root / ".reconcile").glob("state.db*"):
+def test_a_state_that_left_its_backups_is_not_replaced_by_a_new_one(applied: Project) -> None:
+    for file in (applied.root / ".reconcile").glob("state.db*"):
         if file.is_file():
             file.unlink()
-    refused = project.run("state", "init", code=1)
-    assert f"its backups in {project.root / '.reconcile/state.db.backups'} still exist" in refused.err
+    refused = applied.run("state", "init", code=1)
+    assert f"its backups in {applied.root / '.reconcile/state.db.backups'} still exist" in refused.err
     assert "reconcile state restore" in refused.err
-    project.run("state", "restore", "--auto-approve")
-    assert project.json("state", "list").json["records"]
+    applied.run("state", "restore", "--auto-approve")
+    assert applied.json("state", "list").json["records"]
 
 
 # --- the sandbox's own state ---
 
 
-def test_the_embedded_sandbox_never_writes_into_the_real_state(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    real = project.json("state", "list").json["records"]
-    project.write(volume(app) + volume(app, "logs"))
-    project.apply("--sandbox")
-    assert project.json("state", "list").json["records"] == real
-    emulated = project.json("state", "list", "--sandbox").json["records"]
+def test_the_embedded_sandbox_never_writes_into_the_real_state(applied: Project, app: str) -> None:
+    real = applied.json("state", "list").json["records"]
+    applied.write(volume(app) + volume(app, "logs"))
+    applied.apply("--sandbox")
+    assert applied.json("state", "list").json["records"] == real
+    emulated = applied.json("state", "list", "--sandbox").json["records"]
     assert {each["address"] for each in emulated} == {f"Volume/{app}/data", f"Volume/{app}/logs"}
     assert not {each["id"] for each in emulated} & {each["id"] for each in real}
-    assert (project.root / ".reconcile/sandbox-state.db").is_file()
+    assert (applied.root / ".reconcile/sandbox-state.db").is_file()
 
 
 def test_the_embedded_sandbox_takes_no_state_of_anybody(project: Project, tmp_path: Path) -> None:
@@ -216,22 +210,20 @@ def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:
     assert "created" in project.run("state", "init").out
 
 
-def test_a_key_shows_that_there_was_a_state(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    folder = project.root / ".reconcile"
+def test_a_key_shows_that_there_was_a_state(applied: Project) -> None:
+    folder = applied.root / ".reconcile"
     for file in folder.glob("state.db*"):
         if file.name != "state.db.key":
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",)):
-        shown = project.run(*verb, code=None)
+        shown = applied.run(*verb, code=None)
         assert f"there was a state: {folder / 'state.db.key'}" in shown.out + shown.err, verb
-    told = only(project.apply(code=1).json["diagnostics"])
+    told = only(applied.apply(code=1).json["diagnostics"])
     assert [each["argv"][1:3] for each in told["advice"]] == [
         ["state", "restore"],
         ["state", "migrate"],
         ["state", "init"],
     ]
-    refused = project.run("state", "restore", code=1)  # before a terminal is asked for
+    refused = applied.run("state", "restore", code=1)  # before a terminal is asked for
     assert "no backup beside it" in refused.err
-    assert "no records that could be lost" not in project.run("doctor", code=1).out
+    assert "no records that could be lost" not in applied.run("doctor", code=1).out

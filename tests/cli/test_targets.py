@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.state import open_store
-from tests.cli.harness import Project, Sandbox, cluster, lines_with, secret, volume
+from tests.cli.harness import Project, Sandbox, cluster, lines_with, moved, secret, volume
 
 
 @pytest.fixture
@@ -67,12 +67,8 @@ def test_deletes_outside_of_the_targets_are_not_planned(several: Project, sandbo
 def test_a_move_to_something_else_is_left_for_later(project: Project, app: str) -> None:
     project.write(volume(app, "data") + volume(app, "logs"))
     project.apply()
-    moved = (
-        "---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
-        f"spec: {{from: Volume/{app}/logs, to: Volume/{app}/trail}}\n"
-    )
     bigger = volume(app, "data", "region: ams, size_gb: 20")
-    project.write(bigger + volume(app, "trail") + moved)
+    project.write(bigger + volume(app, "trail") + moved(f"Volume/{app}/logs", f"Volume/{app}/trail"))
     assert "moves" not in project.json("plan", "--target", f"Volume/{app}/data").json
     told = project.run("plan", "--target", f"Volume/{app}/logs", code=64).err
     assert f"`Moved/m` says that it is now `Volume/{app}/trail`" in told
@@ -112,14 +108,12 @@ def test_a_saved_plan_has_its_targets(several: Project, sandbox: Sandbox, app: s
 
 
 def test_what_a_saved_plan_does_not_name_is_not_shown_as_unchanged(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app) + volume(app, "logs"))
-    project.run("plan", "--out", "saved.plan")
-    project.write(volume(app) + volume(app, "logs") + volume(app, "more"))
-    ran = project.run("apply", "--plan", "saved.plan", "--show-all")
+    applied.write(volume(app) + volume(app, "logs"))
+    applied.run("plan", "--out", "saved.plan")
+    applied.write(volume(app) + volume(app, "logs") + volume(app, "more"))
+    ran = applied.run("apply", "--plan", "saved.plan", "--show-all")
     shown = lines_with(ran.out, ": unchanged")
     assert [line.strip() for line in shown] == [f"Volume/{app}/data: unchanged"]
     assert f"warning[not-in-plan]: `Volume/{app}/more`" in ran.err

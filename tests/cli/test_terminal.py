@@ -1,14 +1,11 @@
 """What a terminal gets, and what nothing else gets."""
 
-import fcntl
 import io
 import os
 import pty
 import re
 import shutil
 import subprocess
-import termios
-from collections.abc import Mapping
 
 import pytest
 from rich.console import Console
@@ -17,6 +14,7 @@ from reconciler.cli.live import LiveReporter
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, lines_with, secret, volume
+from tests.cli.terminal import SHORT_SCREEN, TOLD_PAGER, on_a_terminal
 
 ESCAPE = "\x1b"
 END_OF_INPUT = b"\x04"
@@ -39,49 +37,6 @@ def test_an_id_that_is_the_name_is_not_repeated(project: Project, app: str) -> N
     ran = project.run("apply", "--auto-approve", env={"SHOP_PASSWORD": "canary"})
     (line,) = lines_with(ran.err, f"Secret/{app}/PASSWORD#set: done")
     assert "(PASSWORD)" not in line
-
-
-def on_a_terminal(
-    project: Project,
-    *arguments: str,
-    typed: bytes = b"",
-    answers: Mapping[bytes, bytes] = {},
-    env: Mapping[str, str] = {},
-) -> tuple[int, str]:
-    """Exit code and all that a terminal of 40 columns gets to see.
-
-    `typed` is there from the beginning; each of `answers` is typed once its text has been seen.
-    """
-    unanswered = dict(answers)
-    ours, theirs = pty.openpty()
-    try:
-        process = subprocess.Popen(
-            [*RECONCILE, *arguments],
-            cwd=project.root,
-            env={**project.env, "TERM": "xterm-256color", "COLUMNS": "40", **env},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
-        )
-    finally:
-        os.close(theirs)
-    if typed:
-        os.write(ours, typed)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not piece:
-            break
-        shown += piece
-        for text in [text for text in unanswered if text in shown]:
-            os.write(ours, unanswered.pop(text))
-    os.close(ours)
-    return process.wait(), shown.decode()
 
 
 def test_a_terminal_gets_live_progress_in_colour_with_whole_names(
@@ -179,10 +134,6 @@ def test_a_plan_on_a_terminal_is_coloured_and_wrapped_between_words(
     assert not COLOUR.search(shown)
 
 
-SHORT_SCREEN = {"COLUMNS": "80", "LINES": "5", "NO_COLOR": "1"}
-TOLD_PAGER = "sed 's/^/paged: /'"
-
-
 @pytest.fixture
 def long_plan(project: Project, sandbox: Sandbox, app: str) -> str:
     """An address of a plan that is longer than the short screen."""
@@ -199,11 +150,9 @@ def test_a_long_plan_goes_through_the_pager_of_the_person(project: Project, long
     assert (code, "paged:   + " + long_plan in shown) == (0, True)
 
 
-def test_long_drift_goes_through_the_pager(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
+def test_long_drift_goes_through_the_pager(applied: Project, sandbox: Sandbox, app: str) -> None:
     sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=20)
-    code, shown = on_a_terminal(project, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
+    code, shown = on_a_terminal(applied, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
     assert (code, f"paged:   ! Volume/{app}/data" in shown) == (2, True)
 
 

@@ -42,14 +42,12 @@ def test_one_refused_change_keeps_the_whole_plan_from_running(
 
 
 def test_show_prints_live_fields_snapshots_and_what_is_owed(
-    project: Project, sandbox: Sandbox, app: str
+    applied: Project, sandbox: Sandbox, app: str
 ) -> None:
-    project.write(volume(app))
-    project.apply()
     id = sandbox.volume(app)["id"]
     sandbox.call("POST", f"/v1/apps/{app}/volumes/{id}/snapshots")
-    shown = project.json("show", f"Volume/{app}/data").json
+    shown = applied.json("show", f"Volume/{app}/data").json
     assert shown["live"]["id"] == id
     assert shown["record"]["owed"] == []
     assert len(shown["snapshots"]) == 1
-    assert id in project.run("show", f"Volume/{app}/data").out
+    assert id in applied.run("show", f"Volume/{app}/data").out

@@ -55,7 +55,6 @@ def test_an_apply_is_spans_of_verb_steps_and_calls_without_ids_and_secrets(
         + secret(app, "KEY", "env: SHOP_KEY")
         + secret(app, "TOLD", f"exec: [sh, -c, '{program}']")
     )
-    project.run("state", "init")
     with receiving() as collector:
         project.run("apply", "--auto-approve", env={"SHOP_KEY": VALUE, **asking(collector.url)})
     spans = spans_of(collector)
@@ -92,7 +91,6 @@ def test_an_apply_is_spans_of_verb_steps_and_calls_without_ids_and_secrets(
 
 def test_a_failure_is_named_by_its_class_alone(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
-    project.run("state", "init")
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "drop_after")
     with receiving() as collector:
         project.run("apply", "--auto-approve", code=None, env=asking(collector.url))
@@ -127,7 +125,6 @@ def test_nothing_is_imported_where_no_variable_asks(project: Project, variables:
 
 def test_a_collector_that_refuses_costs_one_warning_and_not_the_run(project: Project, app: str) -> None:
     project.write(volume(app))
-    project.run("state", "init")
     with receiving() as collector:
         collector.answers = [400] * 9
         ran = project.run("plan", "--detailed-exitcode", code=2, env=asking(collector.url))

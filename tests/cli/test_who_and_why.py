@@ -51,18 +51,16 @@ def test_a_saved_plan_says_who_runs_it(project: Project, app: str) -> None:
     assert (run["actor"], run["reason"]) == ("ana", "reviewed")
 
 
-def test_each_decision_of_a_person_says_who_and_why(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
+def test_each_decision_of_a_person_says_who_and_why(applied: Project, sandbox: Sandbox, app: str) -> None:
     address, other = f"Volume/{app}/data", f"Volume/{app}/other"
     twin = sandbox.make_volume(app, "data", region="ams", size_gb=10)
     because = ("--reason", "as agreed")
-    project.run("resolve", address, "--dismiss", twin, *because, env=CI)
-    project.run("state", "mv", address, other, *because, env=CI)
-    project.run("state", "forget", other, *because, env=CI)
-    project.run("state", "set-platform", "https://moved.example", *because, env=CI)
-    project.run("state", "unlock", app, *because, env=CI)
-    *decided, unlocked = entries(project, "decided")[-5:]
+    applied.run("resolve", address, "--dismiss", twin, *because, env=CI)
+    applied.run("state", "mv", address, other, *because, env=CI)
+    applied.run("state", "forget", other, *because, env=CI)
+    applied.run("state", "set-platform", "https://moved.example", *because, env=CI)
+    applied.run("state", "unlock", app, *because, env=CI)
+    *decided, unlocked = entries(applied, "decided")[-5:]
     assert [set(each) - {"by", "url", "reason"} for each in decided] == [
         {"dismissed"},
         {"from", "to", "id"},
@@ -73,9 +71,7 @@ def test_each_decision_of_a_person_says_who_and_why(project: Project, sandbox: S
     assert unlocked["by"] == f"ana ({URL}): as agreed"
 
 
-def test_without_a_reason_only_who_is_said(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.run("state", "forget", f"Volume/{app}/data")
-    assert entries(project, "decided")[-1]["by"] == person()
-    project.run("apply", "--auto-approve", "--reason", "", code=64)
+def test_without_a_reason_only_who_is_said(applied: Project, app: str) -> None:
+    applied.run("state", "forget", f"Volume/{app}/data")
+    assert entries(applied, "decided")[-1]["by"] == person()
+    applied.run("apply", "--auto-approve", "--reason", "", code=64)

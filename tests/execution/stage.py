@@ -117,6 +117,16 @@ class Line:
         return [method for method, _ in self.sent if method != "GET"]
 
 
+class Notes(Reporter):
+    """Keeps what people are told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.told.append(message)
+
+
 class Permitted(Collection[str]):
     """Approvals of these addresses by somebody who does not know which of them a plan is about."""
 
@@ -218,6 +228,12 @@ class Stage:
         """Attach the only volume to a machine that runs."""
         (held,) = self.volumes()
         self.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [held["id"]]})
+
+    def unused_space(self) -> list[str]:
+        """Volumes whose added space the only machine does not use."""
+        (machine,) = self.call("GET", "/_sandbox/world", {})["machines"]
+        found: list[str] = machine["pending_restart"]
+        return found
 
     def volumes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", "/_sandbox/world", {})["volumes"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from reconciler.core.model import Address
-from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
@@ -17,7 +16,7 @@ from reconciler.project.preconditions import Moved
 from reconciler.services.transport import Answer
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, JournalEntry, Lease
-from tests.execution.stage import Stage, cluster, left_open, loaded, outcomes, plan, volume
+from tests.execution.stage import Notes, Stage, cluster, left_open, loaded, outcomes, plan, volume
 from tests.state.doubles import known_as, spooling
 
 
@@ -87,14 +86,6 @@ async def test_what_nobody_is_asked_about_is_told_before_it_is_written(stage: St
         await apply(stage.project(), desired, approve=lambda plan: True, tell=tell)
     assert [str(move.target) for move in told[0].moves] == ["Volume/shop/files"]
     assert (await stage.record()).address == Address.parse("Volume/shop/data")
-
-
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.told.append(message)
 
 
 @pytest.mark.parametrize("stood_still_s", [0, 600])

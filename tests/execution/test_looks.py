@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.core.reporter import Reporter
 from reconciler.kinds.roles import Look
 from reconciler.project import looks
 from reconciler.project.looks import fold, record_looks, recorded_looks
 from reconciler.services.machines.wire.volume import Volume
 from reconciler.state.chain import state_head
 from reconciler.state.store import JournalEntry, Lease, Store
-from tests.execution.stage import START, Stage, cluster, plan, volume
+from tests.execution.stage import START, Notes, Stage, cluster, plan, volume
 from tests.state.doubles import spooling
 
 HOUR, DAY, MIB = 60, 24 * 60, 2**20
@@ -129,14 +128,6 @@ async def test_a_plan_and_a_declined_apply_keep_nothing(stage: Stage) -> None:
     await plan(stage, volume())
     await stage.apply(volume(), approve=lambda plan: False)
     assert await seen(stage) == {}
-
-
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.told.append(message)
 
 
 class NoNotes(Store):

@@ -113,20 +113,16 @@ GROWN_AUTO = volume(spec="region: ams, size_gb: 20", rest=AUTO)
 RESTART = "Volume/shop/data#restart"
 
 
-async def attached(stage: Stage) -> str:
-    """The volume, attached to a running machine; returns the machine's id."""
+async def attached(stage: Stage) -> None:
+    """The volume, attached to a running machine."""
     await stage.apply(volume(rest=AUTO))
-    volumes = [stage.volumes()[0]["id"]]
-    machine: str = stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": volumes})["id"]
-    return machine
+    stage.hold()
 
 
 async def unused_space(stage: Stage) -> list[str]:
     """Volumes whose added space their machine does not use, also when it is up again."""
     await stage.time.sleep(60)
-    (machine,) = stage.call("GET", "/_sandbox/world", {})["machines"]
-    found: list[str] = machine["pending_restart"]
-    return found
+    return stage.unused_space()
 
 
 @pytest.mark.parametrize("capabilities", [{"machine.restart"}, {"machine.stop", "machine.get"}])

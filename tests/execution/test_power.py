@@ -352,12 +352,6 @@ async def grown_under_a_machine(stage: Stage, state: str = "started") -> None:
     stage.line.sent.clear()
 
 
-def unused_space(stage: Stage) -> list[str]:
-    (found,) = stage.call("GET", "/_sandbox/world", {})["machines"]
-    pending: list[str] = found["pending_restart"]
-    return pending
-
-
 async def test_no_restart_for_a_machine_that_is_to_stay_suspended_and_it_stays_owed(stage: Stage) -> None:
     await grown_under_a_machine(stage)
     applied = await stage.apply(GROWN + machine("suspended"))
@@ -370,12 +364,12 @@ async def test_no_restart_for_a_machine_that_is_to_stay_suspended_and_it_stays_o
 async def test_a_resume_is_followed_by_the_restart_that_it_does_not_replace(stage: Stage) -> None:
     await grown_under_a_machine(stage)
     await stage.apply(GROWN + machine("suspended"))
-    assert len(unused_space(stage)) == 1
+    assert len(stage.unused_space()) == 1
     resumed = await stage.apply(GROWN + machine("started"))
     assert outcomes(resumed) == {START: "done", "Volume/shop/data#restart": "done"}
     verbs = [path.rpartition("/")[2] for method, path in stage.line.sent if method == "POST"]
     assert verbs[-2:] == ["start", "restart"]
-    assert (resumed.owed, unused_space(stage)) == ((), [])
+    assert (resumed.owed, stage.unused_space()) == ((), [])
     assert (await stage.apply(GROWN + machine("started"))).plan.steps == ()
 
 
@@ -385,7 +379,7 @@ async def test_a_stopped_machine_is_not_restarted_and_its_start_settles_what_is_
     assert (applied.plan.steps, applied.owed, applied.plan.owed) == ((), (), ())
     assert (await stage.record()).obligations == ()
     assert outcomes(await stage.apply(GROWN + machine("started"))) == {START: "done"}
-    assert unused_space(stage) == []
+    assert stage.unused_space() == []
     assert (await stage.apply(GROWN + machine("started"))).plan.steps == ()
 
 
@@ -404,7 +398,7 @@ async def test_a_machine_that_is_to_be_stopped_is_not_restarted_and_its_stop_set
     after = await stage.apply(GROWN + machine("stopped"))
     assert (after.plan.steps, after.owed, (await stage.record()).obligations) == ((), (), ())
     assert outcomes(await stage.apply(GROWN + machine("started"))) == {START: "done"}
-    assert unused_space(stage) == []
+    assert stage.unused_space() == []
 
 
 async def test_growing_and_settling_meet_in_one_run(stage: Stage) -> None:

@@ -19,13 +19,14 @@ async def adopt(stage: Stage, address: Address, id: str) -> str:
     return await resolve_unknown(stage.project(), address, adopt=id)
 
 
-async def test_an_object_that_another_address_has_is_refused(stage: Stage) -> None:
+@pytest.mark.parametrize("force", [False, True])
+async def test_an_object_that_another_address_has_is_refused(stage: Stage, force: bool) -> None:
     """Two records of one volume: to delete one would be to delete the other's data."""
     await stage.apply(volume("other"))
     taken = (await stage.record("Volume/shop/other")).id
     await left_open(stage, volume("other") + volume(), "POST")
     with pytest.raises(ReconcilerError, match="is recorded as `Volume/shop/other`"):
-        await adopt(stage, DATA, taken)
+        await resolve_unknown(stage.project(), DATA, adopt=taken, force=force)
     assert await stage.open_steps() == ["Volume/shop/data#create"]
 
 
@@ -187,14 +188,6 @@ async def test_a_volume_that_differs_from_the_call_is_taken_only_by_force(stage:
     assert "--force" in refused.value.help
     assert await resolve_unknown(stage.project(), DATA, adopt=stranger, force=True)
     assert (await stage.record()).id == stranger
-
-
-async def test_force_takes_nothing_that_belongs_to_another_address(stage: Stage) -> None:
-    await stage.apply(volume("other"))
-    taken = (await stage.record("Volume/shop/other")).id
-    await left_open(stage, volume("other") + volume(), "POST")
-    with pytest.raises(ReconcilerError, match="is recorded as `Volume/shop/other`"):
-        await resolve_unknown(stage.project(), DATA, adopt=taken, force=True)
 
 
 async def owing_restarts(stage: Stage, *names: str) -> str:

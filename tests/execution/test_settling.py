@@ -219,12 +219,8 @@ async def test_two_candidates_are_a_question_and_nothing_is_sent(stage: Stage) -
 
 async def test_a_volume_that_a_machine_holds_by_now_is_a_question(stage: Stage) -> None:
     """It may be the lost one, which somebody found and attached: neither taken nor made a second time."""
-
-    def attached() -> None:
-        stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.volumes()[0]["id"]]})
-
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
-    stage.time.at(1, attached)
+    stage.time.at(1, stage.hold)
     applied = await stage.apply(volume())
     assert outcomes(applied) == {CREATE: "unknown"}
     assert stage.volumes()[0]["id"] in applied.notices[0].message
@@ -300,7 +296,7 @@ async def test_a_list_that_lags_behind_does_not_give_a_held_volume_away(stage: S
 
     def attached() -> None:
         stage.fault(method="GET", path=VOLUMES, action="stale_list", times=None)
-        stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.volumes()[0]["id"]]})
+        stage.hold()
 
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
     stage.time.at(SETTLE_S / 2, attached)
@@ -322,7 +318,7 @@ async def test_what_only_a_list_shows_is_a_question(stage: Stage) -> None:
 async def test_a_plan_looks_at_the_volume_itself_too(stage: Stage) -> None:
     await left_open(stage, volume(), "POST")
     stage.fault(method="GET", path=VOLUMES, action="stale_list", times=None)
-    stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.volumes()[0]["id"]]})
+    stage.hold()
     await stage.time.sleep(SETTLE_S)
     found = await plan(stage, volume())
     assert [item.code for item in found.diagnostics] == ["unknown-outcome"]

@@ -119,15 +119,14 @@ live:
     ("now", "code"), [("2026-05-07T23:59:00+00:00", 0), ("2026-05-08T00:00:00+00:00", 2)]
 )
 def test_what_is_owed_has_its_dates_and_drift_exits_2_once_it_is_overdue(
-    now: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now: str, code: int, reconcile: Command
 ) -> None:
-    command = Command(tmp_path, monkeypatch, capsys)
     spec = {"impacts": ["restart"], "opens": "0 22 * * 1-5", "for": "6h", "timezone": "Europe/Berlin"}
-    with laid_out({**yaml.safe_load(OWED), "now": now}, command):
-        command.write("guardrails/nights.yaml", written("Window", spec, "nights"))
+    with laid_out({**yaml.safe_load(OWED), "now": now}, reconcile):
+        reconcile.write("guardrails/nights.yaml", written("Window", spec, "nights"))
         dates = f"earliest {now[:10]} {now[11:16]} UTC, at the latest 2026-05-08 00:00 UTC"  # it is open
         for verb, ended in (("drift", code), ("plan", 0), ("show Volume/shop/data", 0), ("apply --yes", 0)):
-            assert dates in command(verb, code=ended).out, verb
-        assert ("warning[owed-overdue]" in command("plan").err) is bool(code)
-        (owed,) = json.loads(command("plan -o json").out)["owed"]
+            assert dates in reconcile(verb, code=ended).out, verb
+        assert ("warning[owed-overdue]" in reconcile("plan").err) is bool(code)
+        (owed,) = json.loads(reconcile("plan -o json").out)["owed"]
         assert owed["forced"].startswith("2026-05-08T00:00:00")

@@ -81,6 +81,16 @@ class World:
     def api(self) -> str:
         return f"{self.url}{ {'github': '/api/v3', 'gitlab': '/api/v4', 'gitea': '/api/v1'}[self.kind] }"
 
+    @property
+    def edits(self) -> str:
+        """The method of a request that changes a comment."""
+        return "PUT" if self.kind == "gitlab" else "PATCH"
+
+    @property
+    def listed(self) -> str:
+        """The end of the path to all comments."""
+        return "/notes" if self.kind == "gitlab" else "/comments"
+
     def say(self, author: str, body: str, *, system: bool = False) -> Written:
         comment = Written(len(self.comments) + 1, author, body, system)
         self.comments.append(comment)

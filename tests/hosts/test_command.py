@@ -67,34 +67,17 @@ def test_a_report_without_an_environment_goes_with_that_of_the_option(world: Wor
     assert "to delete" in world.comments[2].body
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "not JSON"),
-        ('{"format_version": "1", "changes": [', "not JSON, or not all of it"),
-        ('{"format_version": "7"}', "another version"),
-        ('{"version": "2.1.0", "runs": []}', "not a report of this program"),
-        ('{"format_version": "1", "changes": [], "steps": [], "diagnostics": []}', "is missing or wrong"),
-    ],
-)
-def test_bad_files_send_nothing(world: World, job: Project, text: str, says: str) -> None:
-    job.write(text, "bad.json")
+def test_bad_files_send_nothing(world: World, job: Project) -> None:
+    job.write('{"format_version": "1", "changes": [', "bad.json")
     refused = job.run("comment", "plan.json", "bad.json", code=1)
-    assert refused.err.startswith("error: bad.json is")
-    assert says in refused.err
+    assert refused.err.startswith("error: bad.json is not JSON, or not all of it")
     assert "= help: " in refused.err
     assert world.log == []
 
 
 def test_what_is_missing_is_told_and_nothing_sent(world: World, job: Project) -> None:
-    for variable, says in (
-        ("GITHUB_TOKEN", "GITHUB_TOKEN or GH_TOKEN is not set"),
-        ("GITHUB_API_URL", "GITHUB_API_URL is not set"),
-        ("GITHUB_REPOSITORY", "GITHUB_REPOSITORY is not set"),
-        ("GITHUB_EVENT_PATH", "GITHUB_REF"),
-        ("GITHUB_ACTIONS", "GITHUB_ACTIONS"),
-    ):
-        assert says in job.run("comment", "plan.json", code=1, env={variable: ""}).err
+    untold = job.run("comment", "plan.json", code=1, env={"GITHUB_TOKEN": ""})
+    assert "GITHUB_TOKEN or GH_TOKEN is not set" in untold.err
     assert "cannot read none.json" in job.run("comment", "none.json", code=1).err
     assert "is not a git host" in job.run("comment", "plan.json", "--host", "svn", code=1).err
     job.run("comment", code=64)

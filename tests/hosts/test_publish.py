@@ -102,9 +102,8 @@ def test_it_is_updated_in_place_and_only_where_it_says_something_else(world: Wor
     del world.log[:]
     done = shown(world, plan(later_s=60, changes=1), sets_status=False)
     assert done.action == "updated"
-    writes = {"github": "PATCH", "gitea": "PATCH", "gitlab": "PUT"}
     # Also whose comment it is, and whether the report is about the head.
-    assert [method for method, _ in world.log] == ["GET", "GET", "GET", writes[world.kind]]
+    assert [method for method, _ in world.log] == ["GET", "GET", "GET", world.edits]
     (body,) = current(world)
     assert "to delete" in body
     del world.log[:]
@@ -113,7 +112,7 @@ def test_it_is_updated_in_place_and_only_where_it_says_something_else(world: Wor
     del world.log[:]
     done = shown(world, plan(later_s=180), sets_status=False, author=world.author)
     assert done.action == "updated"
-    assert [method for method, _ in world.log] == ["GET", "GET", writes[world.kind]]
+    assert [method for method, _ in world.log] == ["GET", "GET", world.edits]
 
 
 @each_host
@@ -302,7 +301,7 @@ def test_a_comment_from_the_future_does_not_stay_for_ever(hub: World) -> None:
 
 @each_host
 def test_a_lost_answer_makes_no_second_comment(world: World) -> None:
-    world.faults.append(Fault("POST", "/notes" if world.kind == "gitlab" else "/comments", after=True))
+    world.faults.append(Fault("POST", world.listed, after=True))
     done = shown(world, plan())
     assert done.action == "created"
     assert len(world.comments) == 1
@@ -320,16 +319,14 @@ def test_somebody_elses_comment_is_not_taken_for_the_one_whose_answer_was_lost(h
 
 @each_host
 def test_an_error_after_the_comment_was_made_makes_no_second_one(world: World) -> None:
-    path = "/notes" if world.kind == "gitlab" else "/comments"
-    world.faults.append(Fault("POST", path, 502, after=True))
+    world.faults.append(Fault("POST", world.listed, 502, after=True))
     assert shown(world, plan()).action == "created"
     assert len(world.comments) == 1
 
 
 @each_host
 def test_a_comment_that_may_not_have_been_made_is_not_sent_again(world: World) -> None:
-    path = "/notes" if world.kind == "gitlab" else "/comments"
-    world.faults.append(Fault("POST", path))
+    world.faults.append(Fault("POST", world.listed))
     with pytest.raises(ReconcilerError, match="not known whether") as refused:
         shown(world, plan())
     assert "run the same command again" in refused.value.help
@@ -341,8 +338,7 @@ def test_a_comment_that_may_not_have_been_made_is_not_sent_again(world: World) -
 @each_host
 def test_a_comment_that_was_deleted_meanwhile_is_made_again_once(world: World) -> None:
     shown(world, plan())
-    write = "PUT" if world.kind == "gitlab" else "PATCH"
-    world.faults.append(Fault(write, "/", 404, body={"message": "Not Found"}))
+    world.faults.append(Fault(world.edits, "/", 404, body={"message": "Not Found"}))
     del world.log[:]
     assert shown(world, plan(later_s=1, changes=1), sets_status=False).action == "created"
     assert len(world.seen("POST")) == 1
@@ -351,10 +347,9 @@ def test_a_comment_that_was_deleted_meanwhile_is_made_again_once(world: World) -
 @each_host
 def test_a_failing_host_is_asked_again_for_what_does_nothing_twice(world: World) -> None:
     shown(world, plan())
-    write = "PUT" if world.kind == "gitlab" else "PATCH"
     world.faults += [
         Fault("GET", "/", 503, times=2),
-        Fault(write, "/", times=1),
+        Fault(world.edits, "/", times=1),
         Fault("POST", "/statuses", 500),
     ]
     done = shown(world, plan(later_s=1, changes=1))
@@ -412,8 +407,7 @@ def test_a_run_that_waited_for_a_limit_leaves_what_a_newer_one_wrote_meanwhile(
             await super().sleep(seconds)
 
     shown(world, plan())
-    writes = {"github": "PATCH", "gitea": "PATCH", "gitlab": "PUT"}
-    method, path = ("POST", "/statuses") if limited == "status" else (writes[world.kind], "")
+    method, path = ("POST", "/statuses") if limited == "status" else (world.edits, "")
     world.faults.append(Fault(method, path, 429, {"retry-after": "30"}))
     done = shown(world, plan(later_s=5, changes=1), clock=Meanwhile())
     assert (done.action, done.status) == ("stale", None)

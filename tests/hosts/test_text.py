@@ -32,7 +32,7 @@ from reconciler.reports.report import (
 from tests.contexts import NOW
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import HOSTILE, reports_of, texts
-from tests.reports.test_markdown import PARSER, TAG
+from tests.reports.test_markdown import TAG, shape_of
 
 URL = "https://ci.example/runs/7"
 RUN = Run("a" * 40, NOW, "0123")
@@ -83,20 +83,6 @@ def test_what_many_have_to_approve_leaves_room() -> None:
     assert "and 9980 more" in text
 
 
-def shape(text: str) -> list[str]:
-    """What a Markdown parser makes of it: blocks, inline parts and tags; no text."""
-    found = []
-    for token in PARSER.parse(text):
-        found.append(token.type)
-        found += TAG.findall(token.content) if token.type == "html_block" else []
-        found += [
-            re.sub(r'href="[^"]*"', "href", child.content) if child.type == "html_inline" else child.type
-            for child in token.children or ()
-            if child.type not in ("text", "text_special", "entity")
-        ]
-    return found
-
-
 @given(texts)
 def test_no_text_of_a_report_acts_in_a_comment(text: str) -> None:
     """No mark of ours, no mention, no tag, no command of GitLab (`/merge` at the beginning of a line)."""
@@ -118,7 +104,7 @@ def test_what_json_brings_back_is_as_harmless(text: str) -> None:
     for each in (change, plain):
         report = PlanReport(plan=replace(EMPTY, changes=(each,)))
         again = read_report("x", JSON.render(report).encode())
-        bodies.append(shape(marked("prod", RUN, comment_text([again], URL, 65_000))))
+        bodies.append(shape_of(marked("prod", RUN, comment_text([again], URL, 65_000))))
     assert bodies[0] == bodies[1]
 
 

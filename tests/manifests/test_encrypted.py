@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.writing.replace import prepare
+from tests.manifests.conftest import codes
 
 SECRET = """\
 apiVersion: reconciler/v1
@@ -41,10 +42,6 @@ def project(root: Path, **files: str) -> Loaded:
         (root / name).write_text(text)
     overlay = str(root / "overlays/prod") if (root / "overlays").exists() else None
     return load([str(root / "manifests")], root=root, overlay=overlay)
-
-
-def codes(loaded: Loaded) -> list[str]:
-    return [problem.code for problem in loaded.diagnostics]
 
 
 @pytest.mark.parametrize("text", [ENCRYPTED, f"{ENCRYPTED}---\n{ENCRYPTED}", f"---\n{METADATA}"])

@@ -76,10 +76,7 @@ def test_a_field_that_counts_is_taken(tmp_path: Path) -> None:
     assert volume.adopt_id == "vol_1"
 
 
-def test_validate_looks_for_the_files_of_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reconcile = Command(tmp_path, monkeypatch, capsys)
+def test_validate_looks_for_the_files_of_secrets(reconcile: Command) -> None:
     reconcile.write("reconcile.yaml", "{}")
     reconcile.write("manifests/there.txt", "x")
     reconcile.write(

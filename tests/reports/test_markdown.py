@@ -34,9 +34,13 @@ ABOUT = "<code>prod</code>"
 
 
 def shape(report: Report) -> list[str]:
+    return shape_of(FORMAT.render(report))
+
+
+def shape_of(text: str) -> list[str]:
     """What a Markdown parser sees: kinds of blocks and inline parts, and HTML tags; no text."""
     found = []
-    for token in PARSER.parse(FORMAT.render(report)):
+    for token in PARSER.parse(text):
         found.append(token.type)
         found += TAG.findall(token.content) if token.type == "html_block" else []
         found += [

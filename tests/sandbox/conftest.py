@@ -7,6 +7,5 @@ from tests.sandbox.platform import Platform
 
 @pytest.fixture
 def platform() -> Iterator[Platform]:
-    platform = Platform()
-    yield platform
-    platform.sandbox.close()
+    with Platform() as platform:
+        yield platform

@@ -7,19 +7,17 @@ per run; the exit code is 1 when a case failed.
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.client import HTTPConnection
+from collections.abc import Mapping
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+
+from tests.cli.harness import serving
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 WORLD = Path(__file__).with_name("world.yaml")
@@ -57,9 +55,10 @@ def fuzz(
     profile: str, seed: int, examples: int, *options: str, pinned: bool = False, phases: str = ""
 ) -> Fuzzed:
     """One run, on a clock 6000 times faster than the real one, so that waits end and states change."""
-    with _serving(profile, *options) as url:
+    options = ("--clock", "x6000", "--profile", profile, "--seed", str(WORLD), *options)
+    with serving(*options) as sandbox:
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file=config.toml", "run"]
-        command += [f"{url}/openapi.json", "--header", "Authorization: Bearer sandbox", "--no-color"]
+        command += [f"{sandbox.url}/openapi.json", "--header", "Authorization: Bearer sandbox", "--no-color"]
         command += [f"--max-examples={examples}", f"--seed={seed}", "--continue-on-failure"]
         command += [f"--phases={phases}"] if phases else []
         with tempfile.TemporaryDirectory() as folder:  # it leaves caches where it runs
@@ -70,17 +69,17 @@ def fuzz(
             )
         report = ran.stdout + ran.stderr
         found = _CASES.search(report)
-        paths = _ask(url, "GET", "/openapi.json")["paths"]
+        paths = sandbox.call("GET", "/openapi.json")["paths"]
         operations = {
             (method.upper(), path)
             for path, item in paths.items()
             for method in item
             if path.startswith("/v1/")
         }
-        log = _ask(url, "GET", "/_sandbox/log")
+        log = sandbox.call("GET", "/_sandbox/log")
         done = {(entry["method"], entry["path"]) for entry in log if 200 <= entry["status"] < 300}
         reached = {one for one in operations if any(_is_of(sent, one) for sent in done)}
-        world = _ask(url, "GET", "/_sandbox/world")
+        world = sandbox.call("GET", "/_sandbox/world")
     cases = int(found[1]) if found else 0
     return Fuzzed(cases, ran.returncode, report, frozenset(operations), frozenset(reached), world)
 
@@ -92,25 +91,6 @@ def _is_of(sent: tuple[str, str], operation: tuple[str, str]) -> bool:
         and len(parts) == len(wanted)
         and all(want.startswith("{") or want == part for part, want in zip(parts, wanted, strict=True))
     )
-
-
-@contextmanager
-def _serving(profile: str, *options: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "reconciler", "sandbox", "--until-stdin-closes"]
-    command += ["--clock", "x6000", "--profile", profile, "--seed", str(WORLD), *options]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield process.stdout.readline().removeprefix("listening on ").strip()
-        process.stdin.close()
-
-
-def _ask(url: str, method: str, path: str, body: Any = None) -> Any:
-    connection = HTTPConnection(urlsplit(url).netloc)
-    connection.request(method, path, None if body is None else json.dumps(body))
-    answer = connection.getresponse().read()
-    connection.close()
-    return json.loads(answer)
 
 
 def main() -> int:

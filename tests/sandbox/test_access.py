@@ -11,9 +11,8 @@ from tests.sandbox.platform import Platform
 @pytest.fixture
 def platform() -> Iterator[Platform]:
     apps = [{"name": "shop", "org_slug": "acme"}, {"name": "till", "org_slug": "other"}]
-    platform = Platform(apps=apps, organization_tokens={"narrow": ["acme"]})
-    yield platform
-    platform.sandbox.close()
+    with Platform(apps=apps, organization_tokens={"narrow": ["acme"]}) as platform:
+        yield platform
 
 
 def status(platform: Platform, method: str, target: str, body: Any = None, token: str = "narrow") -> int:

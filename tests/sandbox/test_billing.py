@@ -26,9 +26,8 @@ SEED: dict[str, Any] = {"providers": [STORE], "resources": RESOURCES}
 
 @pytest.fixture
 def played() -> Iterator[Played]:
-    platform = Platform(seed=SEED)
-    yield Played(platform, body=b'{"total": "1.50"}')
-    platform.sandbox.close()
+    with Platform(seed=SEED) as platform:
+        yield Played(platform, body=b'{"total": "1.50"}')
 
 
 def verified(sent: Sent) -> str:

@@ -16,10 +16,9 @@ def machine(platform: Platform) -> Platform:
 
 def test_the_second_scheme_of_tokens_is_taken_by_the_extended_profile_alone() -> None:
     for profile, status in (("extended", 200), ("documented", 401)):
-        platform = Platform(profile=profile)
-        headers = {"authorization": "FlyV1 sandbox"}
-        assert platform.call("GET", "/v1/apps/shop/volumes", headers=headers).status == status
-        platform.sandbox.close()
+        with Platform(profile=profile) as platform:
+            headers = {"authorization": "FlyV1 sandbox"}
+            assert platform.call("GET", "/v1/apps/shop/volumes", headers=headers).status == status
 
 
 def test_an_answer_names_its_request_in_both_headers(platform: Platform) -> None:

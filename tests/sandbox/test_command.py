@@ -3,8 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,35 +11,26 @@ from textwrap import dedent
 import httpx
 import pytest
 
-from tests.cli.harness import PATIENCE_S
+from tests.cli.harness import PATIENCE_S, serving
 from tests.cli.warm import run_warm
 from tests.sandbox.platform import BEARER
 
-COMMAND = (sys.executable, "-m", "reconciler", "sandbox", "--until-stdin-closes")
 WORLD = Path(__file__).with_name("world.yaml")
 
 
 @contextmanager
 def started(*options: str) -> Iterator[httpx.Client]:
-    with subprocess.Popen(
-        [*COMMAND, "--clock", "manual", *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        url = process.stdout.readline().removeprefix("listening on ").strip()
-        with httpx.Client(base_url=url, headers=BEARER, trust_env=False) as client:
-            yield client
-        process.stdin.close()
+    with (
+        serving("--clock", "manual", *options) as sandbox,
+        httpx.Client(base_url=sandbox.url, headers=BEARER, trust_env=False) as client,
+    ):
+        yield client
 
 
 def failed(*options: str, cwd: Path | None = None) -> tuple[int, str]:
     """Exit code and stderr of a start that must fail."""
-    code, _, err = run_warm(
-        [*COMMAND[3:], *options], root=cwd or Path.cwd(), env=os.environ, patience_s=PATIENCE_S
-    )
+    arguments = ["sandbox", "--until-stdin-closes", *options]
+    code, _, err = run_warm(arguments, root=cwd or Path.cwd(), env=os.environ, patience_s=PATIENCE_S)
     return code, err
 
 
@@ -137,7 +126,7 @@ def test_a_file_that_is_no_script_of_faults_is_named(tmp_path: Path, text: str) 
     assert "Script" not in err
 
 
-@pytest.mark.parametrize("name", ["state.db", "foreign.db", "text.db"])
+@pytest.mark.parametrize("name", ["state.db", "text.db"])
 def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     if name == "text.db":
@@ -145,10 +134,9 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, na
     else:
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             connection.execute("CREATE TABLE things (x)")
-            if name == "state.db":
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA application_id = 0x52636e63")
-                connection.execute("PRAGMA user_version = 2")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA application_id = 0x52636e63")
+            connection.execute("PRAGMA user_version = 2")
     before = file.read_bytes()
     code, err = failed("--db", name, cwd=tmp_path)
     assert code == 1

@@ -53,10 +53,9 @@ def test_bare_digests_of_an_earlier_version_leave_the_file(tmp_path: Path) -> No
     )
     made(db, OLDER + rows)
     for _ in range(2):
-        platform = Platform(db)
-        (shown,) = platform.world()["secrets"]
-        assert holds(shown["fingerprint"], "hunter2")
-        platform.sandbox.close()
+        with Platform(db) as platform:
+            (shown,) = platform.world()["secrets"]
+            assert holds(shown["fingerprint"], "hunter2")
     assert bare[:16].encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -94,11 +93,9 @@ def test_a_world_of_a_newer_program_is_named(tmp_path: Path) -> None:
 
 def test_a_world_that_only_its_log_holds_is_known(tmp_path: Path) -> None:
     db, copy = tmp_path / "world.db", tmp_path / "copy.db"
-    platform = Platform(db)
-    platform.volume()
-    copy.write_bytes(db.read_bytes())  # as a killed process leaves it
-    copy.with_name("copy.db-wal").write_bytes(db.with_name("world.db-wal").read_bytes())
-    again = Platform(copy)
-    assert again.world() == platform.world()
-    again.sandbox.close()
-    platform.sandbox.close()
+    with Platform(db) as platform:
+        platform.volume()
+        copy.write_bytes(db.read_bytes())  # as a killed process leaves it
+        copy.with_name("copy.db-wal").write_bytes(db.with_name("world.db-wal").read_bytes())
+        with Platform(copy) as again:
+            assert again.world() == platform.world()

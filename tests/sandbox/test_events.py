@@ -37,9 +37,8 @@ SUSPEND = "/v1/apps/shop/machines/m1/suspend"
 
 @pytest.fixture
 def played() -> Iterator[Played]:
-    platform = Platform(seed=SEED, apps=())
-    yield Played(platform)
-    platform.sandbox.close()
+    with Platform(seed=SEED, apps=()) as platform:
+        yield Played(platform)
 
 
 def words(sent: list[Sent]) -> list[str]:
@@ -84,7 +83,7 @@ def test_an_event_is_owed_when_the_clock_passes_it(played: Played) -> None:
 
 
 def test_a_crash_is_an_event_with_an_error(played: Played) -> None:
-    played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "state": "failed"})
+    played.platform.machine(state="failed")
     (sent,) = played.send()
     assert json.loads(sent.body)["data"] == {"Transition": "started to failed", "Error": "machine failed"}
 
@@ -107,7 +106,7 @@ def test_only_machines_of_the_providers_own_organization_are_told_of(played: Pla
 def test_what_changes_no_state_is_no_event(played: Played) -> None:
     played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m3"})
     for same in ({"memory_mb": 512}, {"state": "started"}):
-        played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", **same})
+        played.platform.machine(**same)
     played.platform.ok("POST", "/v1/apps/shop/machines/m1/start")
     assert played.deliveries() == []
 
@@ -159,7 +158,7 @@ def test_of_those_that_are_done_only_the_last_are_kept(
 ) -> None:
     monkeypatch.setattr(delivery, "MOST_KEPT", 10)
     for state in ("failed", "started") * 8:
-        played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "state": state})
+        played.platform.machine(state=state)
         played.send()
     ids = [message.headers["ce-id"] for message in played.sent]
     assert [item["id"] for item in played.deliveries()] == ids[-10:]
@@ -168,7 +167,7 @@ def test_of_those_that_are_done_only_the_last_are_kept(
 def test_what_is_waiting_is_never_forgotten(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MOST_KEPT", 1)
     for state in ("failed", "started", "failed"):
-        played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "state": state})
+        played.platform.machine(state=state)
     assert words(played.send()) == ["failed", "started", "failed"]
 
 

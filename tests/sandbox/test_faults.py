@@ -171,9 +171,8 @@ def test_faults_that_are_refused_today_are_dropped_from_an_older_world(tmp_path:
     older.sandbox.faults.pending[0].times = -1
     older.switch(secret_status=200)
     older.sandbox.close()
-    newer = Platform(db)
-    assert newer.ok("GET", "/_sandbox/faults") == []
-    newer.sandbox.close()
+    with Platform(db) as newer:
+        assert newer.ok("GET", "/_sandbox/faults") == []
 
 
 @pytest.mark.parametrize("status", [204, 304])

@@ -47,7 +47,7 @@ async def advance(client: httpx.AsyncClient, seconds: float) -> None:
 
 
 async def test_a_wait_lasts_until_another_request_moves_the_clock(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     async with front(platform) as client:
         await client.post(f"{M1}/suspend")
         waiting = await begun(client, "state=suspended")
@@ -61,7 +61,7 @@ async def test_a_wait_lasts_until_another_request_moves_the_clock(platform: Plat
 
 async def test_a_wait_ends_with_408_when_its_time_has_passed(platform: Platform) -> None:
     platform.switch(suspending_s=1000)
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     platform.ok("POST", f"{M1}/suspend")
     async with front(platform) as client:
         short, long = await begun(client, "state=suspended&timeout=5"), await begun(client, "state=suspended")
@@ -79,7 +79,7 @@ async def test_a_wait_ends_with_408_when_its_time_has_passed(platform: Platform)
 
 
 async def test_a_wait_for_several_states_ends_in_any_of_them(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     platform.ok("POST", f"{M1}/suspend")
     async with front(platform) as client:
         waiting = await begun(client, "state=stopped&state=suspended")
@@ -92,7 +92,7 @@ async def test_a_wait_for_several_states_ends_in_any_of_them(platform: Platform)
 
 
 async def test_a_wait_notices_what_another_request_does_at_once(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/machines", {**MACHINE, "state": "stopped"})
+    platform.machine(state="stopped")
     async with front(platform) as client:
         waiting = await begun(client, "state=started")
         await client.post("/_sandbox/machines", json={**MACHINE, "state": "started"})
@@ -102,7 +102,7 @@ async def test_a_wait_notices_what_another_request_does_at_once(platform: Platfo
 
 
 async def test_a_wait_is_logged_once_when_it_is_answered(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     platform.ok("POST", f"{M1}/suspend")
     async with front(platform) as client:
         waiting = await begun(client, "state=suspended")
@@ -121,7 +121,7 @@ async def test_a_wait_is_logged_once_when_it_is_answered(platform: Platform) -> 
 async def test_a_fault_spoils_the_end_of_a_wait_and_one_before_the_effect_its_beginning(
     platform: Platform,
 ) -> None:
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     platform.ok("POST", f"{M1}/suspend")
     async with front(platform) as client:
         platform.fault(action="status", status=503, path="*/wait")
@@ -136,7 +136,7 @@ async def test_a_fault_spoils_the_end_of_a_wait_and_one_before_the_effect_its_be
 
 
 async def test_a_wait_ends_when_its_client_has_left(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     received = iter([{"type": "http.request", "body": b""}])
 
     async def receive() -> MutableMapping[str, Any]:
@@ -208,7 +208,7 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
 
 async def test_a_wait_counts_once_against_the_rate_limit_however_long_it_lasts(platform: Platform) -> None:
     platform.switch(rate_limit="on", suspending_s=1000)
-    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.machine()
     platform.ok("POST", f"{M1}/suspend")
     async with front(platform) as client:
         waiting = await begun(client, "state=suspended&timeout=5")

@@ -38,9 +38,8 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture
 def platform() -> Iterator[Platform]:
-    platform = Platform(seed={"providers": [PROVIDER], "users": [ANN, BOB]})
-    yield platform
-    platform.sandbox.close()
+    with Platform(seed={"providers": [PROVIDER], "users": [ANN, BOB]}) as platform:
+        yield platform
 
 
 def wished(**changes: str | None) -> str:

@@ -65,13 +65,12 @@ def test_backups_versions_and_instances_are_carried(platform: Platform) -> None:
     platform.advance(3700)
     world, copy = copied(platform, 3900)
     assert copy == world
-    again = planted(world, passed_s=3900)
-    id = world["clusters"][0]["id"]
-    assert again.ok("GET", f"/v1/postgres/{id}/backups") == platform.ok("GET", f"/v1/postgres/{id}/backups")
-    assert again.ok("POST", "/v1/apps/shop/secrets/A", {"value": "z"})["version"] == 3
-    instances = [item.ok("GET", f"{MACHINES}/m1")["instance_id"] for item in (platform, again)]
-    assert instances[0] == instances[1]
-    again.sandbox.close()
+    with planted(world, passed_s=3900) as again:
+        backups = f"/v1/postgres/{world['clusters'][0]['id']}/backups"
+        assert again.ok("GET", backups) == platform.ok("GET", backups)
+        assert again.ok("POST", "/v1/apps/shop/secrets/A", {"value": "z"})["version"] == 3
+        instances = [item.ok("GET", f"{MACHINES}/m1")["instance_id"] for item in (platform, again)]
+        assert instances[0] == instances[1]
 
 
 DEEDS: dict[str, tuple[str, str, Any]] = {
@@ -228,43 +227,39 @@ def test_a_volume_without_a_zone_gets_one_that_no_other_of_its_name_has() -> Non
     zone = first.volume()["zone"]
     first.sandbox.close()
     named = [{"app": "shop", "name": "data"} for _ in range(3)]
-    seeded = planted({"volumes": [*named, {"app": "shop", "name": "data", "zone": zone}]})
-    zones = [volume["zone"] for volume in seeded.ok("GET", VOLUMES)]
-    assert zone in zones
-    assert len(set(zones)) == 4
-    assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 200
-    assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 422
-    seeded.sandbox.close()
+    with planted({"volumes": [*named, {"app": "shop", "name": "data", "zone": zone}]}) as seeded:
+        zones = [volume["zone"] for volume in seeded.ok("GET", VOLUMES)]
+        assert zone in zones
+        assert len(set(zones)) == 4
+        assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 200
+        assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 422
 
 
 def test_a_volume_that_is_seeded_old_does_not_live_its_days_again() -> None:
     volume = {"id": "vol_1", "app": "shop", "name": "data", "created_at": "2026-02-26T06:00:00Z"}
-    seeded = planted({"volumes": [volume]})
-    seeded.advance(17 * 3600)
-    assert seeded.ok("GET", f"{VOLUMES}/vol_1/snapshots") == []
-    seeded.advance(2 * 3600)
-    assert len(seeded.ok("GET", f"{VOLUMES}/vol_1/snapshots")) == 1
-    seeded.sandbox.close()
+    with planted({"volumes": [volume]}) as seeded:
+        seeded.advance(17 * 3600)
+        assert seeded.ok("GET", f"{VOLUMES}/vol_1/snapshots") == []
+        seeded.advance(2 * 3600)
+        assert len(seeded.ok("GET", f"{VOLUMES}/vol_1/snapshots")) == 1
 
 
 def test_a_snapshot_outlives_its_volume_in_a_seed_too() -> None:
     alone = {"id": "vs_1", "volume_id": "vol_gone", "app": "shop", "volume_size": 5 * 1000**3}
-    seeded = planted({"snapshots": [alone]})
-    body = {"name": "back", "snapshot_id": "vs_1", "region": "ams", "size_gb": 5}
-    assert seeded.ok("POST", VOLUMES, body)["state"] == "restoring"
-    seeded.sandbox.close()
+    with planted({"snapshots": [alone]}) as seeded:
+        body = {"name": "back", "snapshot_id": "vs_1", "region": "ams", "size_gb": 5}
+        assert seeded.ok("POST", VOLUMES, body)["state"] == "restoring"
 
 
 def test_a_seed_without_apps_is_planted_once(tmp_path: Path) -> None:
     seed = {"clusters": [{"id": "orders0000000000"}]}
     for _ in range(2):
-        seeded = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [cluster["id"] for cluster in seeded.world()["clusters"]] == ["orders0000000000"]
-        if not seeded.log():
-            seeded.ok("PATCH", "/_sandbox/world/clusters/orders0000000000", {"disk_size_gb": 20})
-        assert seeded.world()["clusters"][0]["disk_size_gb"] == 20
-        seeded.ok("GET", "/v1/postgres")
-        seeded.sandbox.close()
+        with Platform(tmp_path / "world.db", seed=seed, apps=()) as seeded:
+            assert [cluster["id"] for cluster in seeded.world()["clusters"]] == ["orders0000000000"]
+            if not seeded.log():
+                seeded.ok("PATCH", "/_sandbox/world/clusters/orders0000000000", {"disk_size_gb": 20})
+            assert seeded.world()["clusters"][0]["disk_size_gb"] == 20
+            seeded.ok("GET", "/v1/postgres")
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ JSON = {**BEARER, "content-type": "application/json"}
 
 @pytest.fixture
 def strict() -> Iterator[Platform]:
-    platform = Platform(strict=True, machines=[{"app": "shop", "id": "m1"}])
-    yield platform
-    platform.sandbox.close()
+    with Platform(strict=True, machines=[{"app": "shop", "id": "m1"}]) as platform:
+        yield platform
 
 
 TEXT = {**BEARER, "content-type": "text/plain"}

@@ -166,17 +166,14 @@ def test_switches_are_set_at_the_start() -> None:
         assert platform.call("POST", "/v1/apps/shop/secrets/A", {"value": "x"}).status == 200
 
 
-@pytest.mark.parametrize(("setting", "listed"), [("pending_destroy", 0), ("destroyed", 1)])
-def test_a_deleted_volume_is_listed_for_a_day_or_for_good(
-    platform: Platform, setting: str, listed: int
-) -> None:
-    platform.switch(deleted_volume=setting)
+def test_a_deleted_volume_may_be_listed_for_good(platform: Platform) -> None:
+    platform.switch(deleted_volume="destroyed")
     id = platform.volume()["id"]
     platform.ok("DELETE", f"{VOLUMES}/{id}")
-    assert [volume["state"] for volume in platform.ok("GET", VOLUMES)] == [setting]
+    assert [volume["state"] for volume in platform.ok("GET", VOLUMES)] == ["destroyed"]
     assert platform.call("DELETE", f"{VOLUMES}/{id}").status == 410
     platform.advance(25 * 3600)
-    assert len(platform.ok("GET", VOLUMES)) == listed
+    assert len(platform.ok("GET", VOLUMES)) == 1
 
 
 def test_nulls_can_be_left_out_of_every_answer(platform: Platform) -> None:

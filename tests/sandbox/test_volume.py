@@ -99,9 +99,7 @@ def test_an_extend_says_whether_the_machine_must_restart(
 ) -> None:
     platform.switch(extend_needs_restart=setting)
     id = platform.volume(size_gb=10)["id"]
-    platform.ok(
-        "POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": [id] if attached else []}
-    )
+    platform.machine(volumes=[id] if attached else [])
     answer = platform.ok("PUT", f"{VOLUMES}/{id}/extend", {"size_gb": 20})
     assert set(answer) == {"volume", "needs_restart"}
     assert answer["needs_restart"] is needs_restart
@@ -189,7 +187,7 @@ def test_a_snapshot_is_restored_where_the_app_has_a_machine(platform: Platform) 
     (snapshot,) = platform.ok("GET", f"{VOLUMES}/{id}/snapshots")
     body = {"name": "data", "snapshot_id": snapshot["id"], "region": "fra"}
     assert platform.call("POST", VOLUMES, body).status == 200
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "region": "ams"})
+    platform.machine(region="ams")
     refused = platform.call("POST", VOLUMES, body)
     assert (refused.status, "ams" in refused.json()["error"]) == (422, True)
     assert platform.call("POST", VOLUMES, {**body, "region": "ams"}).status == 200

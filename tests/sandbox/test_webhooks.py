@@ -32,9 +32,8 @@ RESOURCE = {
 
 @pytest.fixture
 def platform() -> Iterator[Platform]:
-    platform = Platform(seed={"providers": [STORE]})
-    yield platform
-    platform.sandbox.close()
+    with Platform(seed={"providers": [STORE]}) as platform:
+        yield platform
 
 
 def report(action: str, resource: Any = RESOURCE, at: float = NOON, **more: Any) -> bytes:

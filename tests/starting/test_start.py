@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import Project
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.terminal import on_a_terminal
 from tests.inprocess import Command
 
 FILES = {
@@ -14,11 +14,6 @@ FILES = {
     "gitlab": ".gitlab-ci.yml",
     "cron": "reconcile-from-cron",
 }
-
-
-@pytest.fixture
-def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("host", FILES)

@@ -164,6 +164,7 @@ def test_an_encoded_slash_or_another_host_does_not_get_past_the_signature(provid
     assert provider.platform.send(type(request)("GET", wrong, request.signatures)).status == 401
 
 
+ENOUGH = ("--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING")
 STARTS = {
     "no secret": (["--postgres-from", "env:PG"], "no secret to verify"),
     "a secret that is not there": (
@@ -175,26 +176,23 @@ STARTS = {
         "the PostgreSQL server cannot be used",
     ),
     "a port that is taken": (
-        ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--port", "{taken}"],
+        [*ENOUGH, "--port", "{taken}"],
         "cannot listen on 127.0.0.1 port {taken}",
     ),
     "a store that is none": (
-        ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--db", "other.db"],
+        [*ENOUGH, "--db", "other.db"],
         "cannot be used as a provider's store",
     ),
     "an address without TLS": (
-        [
-            *("--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING"),
-            *("--public-url", "http://example.com"),
-        ],
+        [*ENOUGH, "--public-url", "http://example.com"],
         "`http://example.com` is not encrypted",
     ),
     "a store in a folder that is not there": (
-        ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--db", "none/deeper/x.db"],
+        [*ENOUGH, "--db", "none/deeper/x.db"],
         "the directory none/deeper does not exist",
     ),
     "half a sign-in": (
-        ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--client-id", "x"],
+        [*ENOUGH, "--client-id", "x"],
         "sign-in needs",
     ),
 }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Ran, Sandbox, environment, serving
+from tests.cli.conftest import project_at
+from tests.cli.harness import Project, Ran, Sandbox, serving
 from tests.providers.provisioning.provider import SIGNING_SECRET, FakeProvider, serving_provider
 from tests.reliability.canary.forms import Scanner
-from tests.state.doubles import make_state
 
 # What must never leave memory, but in the calls that set it.
 URL = "postgres://app:canary-9b2f64d1e07c@db.example/app"
@@ -112,11 +112,9 @@ def provider() -> Iterator[FakeProvider]:
 def scene(_sandbox: Sandbox, provider: FakeProvider, tmp_path: Path) -> Iterator[Scene]:
     """Whatever a test does: every request was signed well, and no secret value is left anywhere."""
     app = _sandbox.app(f"shop{next(_numbers)}")
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n", encoding="utf-8")
-    make_state(tmp_path)
-    env = environment(_sandbox.url, ACME_SIGNING_SECRET=SIGNING_SECRET)
-    scene = Scene(Project(tmp_path, env), _sandbox, provider, app)
+    project = project_at(tmp_path, _sandbox.url)
+    project.env["ACME_SIGNING_SECRET"] = SIGNING_SECRET
+    scene = Scene(project, _sandbox, provider, app)
     scene.provide()
     yield scene
     _sandbox.clear_faults()
@@ -129,4 +127,13 @@ def applied(scene: Scene) -> Scene:
     """A scene in which an extension was declared and provisioned."""
     scene.declare(scene.extension())
     scene.apply()
+    return scene
+
+
+@pytest.fixture
+def removed(scene: Scene) -> Scene:
+    """A scene whose extension may be deleted, and has left the manifests."""
+    scene.declare(scene.extension(rest="lifecycle: {deletion: delete}\n"))
+    scene.apply()
+    scene.project.remove()
     return scene

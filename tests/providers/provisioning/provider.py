@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -146,7 +147,7 @@ def _handler(provider: FakeProvider) -> type[BaseHTTPRequestHandler]:
                 fields = verify(
                     signed,
                     [SIGNING_SECRET.encode()],
-                    now=_now(),
+                    now=time.time(),
                     claim=provider.claim,
                     encoding=provider.encoding,
                 )
@@ -168,12 +169,6 @@ def _handler(provider: FakeProvider) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = do_DELETE = _answered  # noqa: N815 (names that the server looks for)
 
     return Handler
-
-
-def _now() -> float:
-    import time
-
-    return time.time()
 
 
 @contextmanager

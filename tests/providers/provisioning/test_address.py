@@ -9,6 +9,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.core.wire import one
 from reconciler.services.machines.wire.extension import Extension
 from reconciler.services.registry import providers_of
+from tests.cli.harness import secret
 from tests.contexts import context
 from tests.providers.provisioning.conftest import Scene
 from tests.providers.provisioning.provider import FakeProvider, serving_provider
@@ -29,7 +30,6 @@ def move(scene: Scene, to: FakeProvider) -> FakeProvider:
 
 
 def saved(scene: Scene) -> None:
-    scene.run("state", "init")
     scene.run("plan", "--out", "saved.plan")
 
 
@@ -109,8 +109,7 @@ def test_a_saved_value_is_not_made_of_what_the_other_server_answers(
     template = f"${{Extension/{scene.app}/db:status}}"
     scene.declare(
         scene.extension(),
-        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: STATUS, app: {scene.app}}}\n"
-        f"spec: {{value_from: {{template: '{template}'}}}}\n",
+        secret(scene.app, "STATUS", f"template: '{template}'"),
     )
     saved(scene)
     other_server.resources |= scene.provider.resources

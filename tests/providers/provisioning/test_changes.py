@@ -4,8 +4,6 @@ from tests.cli.harness import only, secret
 from tests.providers.provisioning.conftest import KEY, OTHER, URL, Scene
 from tests.providers.provisioning.provider import FakeProvider, serving_provider
 
-DELETABLE = "lifecycle: {deletion: delete}\n"
-
 
 def test_a_changed_field_is_patched_with_all_parameters(scene: Scene) -> None:
     scene.declare(scene.extension(", read_regions: [iad]"))
@@ -72,39 +70,30 @@ def test_a_removed_manifest_keeps_the_extension(applied: Scene) -> None:
     assert len(applied.provider.resources) == 1
 
 
-def test_an_approved_deletion_deprovisions_and_says_which_secrets_stay(scene: Scene) -> None:
-    scene.declare(scene.extension(rest=DELETABLE))
-    scene.apply()
-    scene.project.remove()
-    assert "delete-not-approved" in scene.apply(code=1).out
-    plan = scene.run("plan").out
-    assert f"its secrets stay set on app {scene.app}: API_KEY, DATABASE_URL" in plan
-    scene.apply("--approve-delete", scene.address)
-    assert scene.provider.resources == {}
-    assert scene.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
-    assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
-    assert scene.records() == []
+def test_an_approved_deletion_deprovisions_and_says_which_secrets_stay(removed: Scene) -> None:
+    assert "delete-not-approved" in removed.apply(code=1).out
+    plan = removed.run("plan").out
+    assert f"its secrets stay set on app {removed.app}: API_KEY, DATABASE_URL" in plan
+    removed.apply("--approve-delete", removed.address)
+    assert removed.provider.resources == {}
+    assert removed.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
+    assert removed.secrets() == {"API_KEY", "DATABASE_URL"}
+    assert removed.records() == []
 
 
-def test_a_lost_answer_to_a_deletion_is_settled_by_looking(scene: Scene) -> None:
-    scene.declare(scene.extension(rest=DELETABLE))
-    scene.apply()
-    scene.project.remove()
-    scene.provider.lose.append("DELETE")
-    scene.apply("--approve-delete", scene.address)
-    assert scene.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
-    assert scene.records() == []
+def test_a_lost_answer_to_a_deletion_is_settled_by_looking(removed: Scene) -> None:
+    removed.provider.lose.append("DELETE")
+    removed.apply("--approve-delete", removed.address)
+    assert removed.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
+    assert removed.records() == []
 
 
-def test_a_removal_without_the_providers_manifest_is_refused(scene: Scene) -> None:
-    scene.declare(scene.extension(rest=DELETABLE))
-    scene.apply()
-    scene.project.remove()
-    scene.project.remove("manifests/provider.yaml")
-    scene.project.write("# none\n")
-    refused = scene.apply("--approve-delete", scene.address, code=1)
+def test_a_removal_without_the_providers_manifest_is_refused(removed: Scene) -> None:
+    removed.project.remove("manifests/provider.yaml")
+    removed.project.write("# none\n")
+    refused = removed.apply("--approve-delete", removed.address, code=1)
     assert "there is no ExtensionProvider `acme` among the manifests" in refused.out
-    assert len(scene.provider.resources) == 1
+    assert len(removed.provider.resources) == 1
 
 
 def test_a_key_that_a_secret_manifest_owns_is_not_overwritten(scene: Scene) -> None:

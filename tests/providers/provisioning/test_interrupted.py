@@ -74,19 +74,16 @@ def test_secrets_are_taken_up_though_the_manifest_changed(scene: Scene) -> None:
     edited_since(scene)
 
 
-def test_a_deletion_that_a_kill_cut_off_is_found_to_be_done(scene: Scene) -> None:
-    scene.declare(scene.extension(rest="lifecycle: {deletion: delete}\n"))
-    scene.apply()
-    scene.project.remove()
-    scene.provider.hold.add("DELETE")
-    with scene.project.started("apply", "--auto-approve", "--approve-delete", scene.address) as running:
-        running.until(lambda: not scene.provider.resources)
+def test_a_deletion_that_a_kill_cut_off_is_found_to_be_done(removed: Scene) -> None:
+    removed.provider.hold.add("DELETE")
+    with removed.project.started("apply", "--auto-approve", "--approve-delete", removed.address) as running:
+        running.until(lambda: not removed.provider.resources)
         running.kill()
-    scene.provider.release.set()
-    (change,) = scene.plan().json["changes"]
+    removed.provider.release.set()
+    (change,) = removed.plan().json["changes"]
     assert change["action"] == "forget"
-    scene.apply()
-    assert scene.records() == []
+    removed.apply()
+    assert removed.records() == []
 
 
 def test_a_person_may_say_what_a_lost_post_made(scene: Scene) -> None:

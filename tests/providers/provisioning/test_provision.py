@@ -42,7 +42,6 @@ def test_a_second_apply_sends_nothing(applied: Scene) -> None:
 
 def test_the_plan_shows_the_secrets_as_one_template_and_the_id_that_is_sent(scene: Scene) -> None:
     scene.declare(scene.extension())
-    scene.run("state", "init")
     planned = scene.plan().json["steps"]
     text = scene.run("plan").out
     assert "POST /extensions at acme" in text
@@ -54,7 +53,6 @@ def test_the_plan_shows_the_secrets_as_one_template_and_the_id_that_is_sent(scen
 
 def test_a_saved_plan_sends_the_same_id_as_every_later_apply(scene: Scene) -> None:
     scene.declare(scene.extension())
-    scene.run("state", "init")
     scene.run("plan", "--out", "saved.plan")
     scene.run("apply", "--plan", "saved.plan", "--auto-approve")
     first = only(scene.provider.bodies("POST"))["id"]
