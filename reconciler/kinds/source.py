@@ -17,12 +17,14 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
-# No program that gives a value gets these.
-OWN_TOKENS = ("RECONCILE_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN")
-# They hold our own credentials, the state's address among them, which are not secret values of apps.
-OWN_VARIABLES = frozenset(
-    {*OWN_TOKENS, "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE"}
+# They hold our own credentials, the state's address among them. No program that gives a value gets them.
+OWN_CREDENTIALS = frozenset(
+    {
+        *("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY"),
+        *("GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN"),
+    }
 )
+OWN_VARIABLES = OWN_CREDENTIALS | {"RECONCILE_AGE_IDENTITY_FILE"}  # none is a secret value of an app
 
 Key = Annotated[str, Describe(pattern=_KEY)]
 Argument = Annotated[str, Describe(pattern=r"^[^\x00]*$")]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
-from reconciler.kinds.source import OWN_TOKENS, OWN_VARIABLES, is_armored
+from reconciler.kinds.source import OWN_CREDENTIALS, OWN_VARIABLES, is_armored
 from reconciler.secrets import age
 from reconciler.secrets.command import (
     DEFAULT_TIMEOUT_S,
@@ -259,7 +259,7 @@ class Sources:
         return str(Path(found).absolute())
 
     def _run(self, programs: Programs, argv: list[str], what: str, ref: SecretRef) -> bytes:
-        withheld = {*self._allowed.withheld, *OWN_TOKENS, IDENTITY}
+        withheld = {*self._allowed.withheld, *OWN_CREDENTIALS}
         if ref.source == "sops":  # it decrypts with our identity where both are given the same one
             withheld = {name for name in withheld if not name.startswith("SOPS_")}
         else:

@@ -78,10 +78,11 @@ def test_a_program_of_the_project_is_named_by_its_path(tmp_path: Path) -> None:
     assert value_of(tmp_path, ref, allowed) == "hunter2"
 
 
-def test_a_program_gets_the_environment_without_our_tokens_and_the_identity(tmp_path: Path) -> None:
+def test_a_program_gets_the_environment_without_our_own_credentials(tmp_path: Path) -> None:
     allowed = Allowed(programs=("env",), withheld=("MY_TOKEN",))
     tokens = ("RECONCILE_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN")
-    env = dict.fromkeys((*tokens, "MY_TOKEN", "RECONCILE_AGE_IDENTITY"), "a") | {"VAULT_TOKEN": "d"}
+    own = ("RECONCILE_AGE_IDENTITY", "RECONCILE_STATE")
+    env = dict.fromkeys((*tokens, *own, "MY_TOKEN"), "a") | {"VAULT_TOKEN": "d"}
     got = value_of(tmp_path, SecretRef("exec", parts=("env",)), allowed, env).splitlines()
     assert [line for line in got if line.partition("=")[0] in env] == ["VAULT_TOKEN=d"]
 
