@@ -55,7 +55,7 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     if accept:
-        chosen.require_person("drift --accept")  # nobody would be told of that drift again
+        chosen.require_person("drift --accept")  # accepted drift is not reported again
 
     config, desired = chosen.config, chosen.load_desired(paths)
     look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)

@@ -272,7 +272,8 @@ def check(
     if section.costs_path is not None and not section.costs_path.startswith("/"):
         raise click.UsageError("--costs-path: it begins with a slash")
     sign_in_at = auth_url or (section.auth_url if user else None)
-    _refuse_unusable(sign_in_at or url)
+    if sign_in_at:
+        _refuse_unusable(sign_in_at)
     subject = Subject(
         base_url=url,
         signing_secret=signing_secret,

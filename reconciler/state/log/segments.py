@@ -190,8 +190,6 @@ def _encode_base(folded: ScopeState) -> str:
         "plans_run": sorted(marks.plans | view.plans_run),
         "unclaimed": list(view.unclaimed.values()),
         "platform": view.platform,
-        "arrived": {},  # earlier programs ask for these two
-        "left": {},
         "claimed": sorted(marks.claimed),
     }
     records = sorted(

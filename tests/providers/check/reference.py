@@ -104,8 +104,8 @@ class Reference:
             self._provision(json.loads(body))
         fields = {} if unsigned else self._verified(method, path, query, headers, body)
         self.verified += 1
-        if self.defect.startswith("is busy") and self.verified % 3 == 1:
-            return Stop(429, {}, {"retry-after": "²" if "strange" in self.defect else "1"})
+        if self.defect == "is busy" and self.verified % 3 == 1:
+            return Stop(429, {}, {"retry-after": "1"})
         await asyncio.sleep(0)
         if path == "/costs":
             return Stop(200, {"costs": []})
